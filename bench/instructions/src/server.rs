@@ -61,10 +61,12 @@ impl Server {
                     label: "instructions".into(),
                     shards: 1,
                     log_bytes: None,
+                    zone_bytes: None,
                     discard: false,
                 };
                 block_store::format(&mut ram, &options, &mut || ()).expect("a store fits");
-                let shard = block_store::Shard::open(Box::new(ram), 0, Options::default(), &mut || ());
+                let pool = block_store::attach(&mut ram, &mut || ()).expect("it was just made");
+                let shard = block_store::Shard::open(Box::new(ram), 0, &pool, Options::default(), &mut || ());
                 let mut shard = shard.expect("it was just made");
                 shard.set_cache_budget(256 << 20);
                 Store::Disk(Box::new(shard))

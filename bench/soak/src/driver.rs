@@ -61,6 +61,7 @@ impl Driver {
             label: "soak".into(),
             shards,
             log_bytes: None,
+            zone_bytes: None,
             discard: false,
         };
         let mut wait = || wait_for(&clock, &next_due);
@@ -71,10 +72,15 @@ impl Driver {
     fn open(clock: Clock, medium: Rc<RefCell<Medium>>, shards: usize) -> (Driver, u64) {
         let mut opened = Vec::new();
         let mut cpu_ns = 0;
+        let pool = {
+            let (mut handle, next_due) = Handle::new(&medium, &clock);
+            block_store::attach(&mut handle, &mut || wait_for(&clock, &next_due))
+                .expect("a store was made there")
+        };
         for number in 0..shards {
             let (handle, next_due) = Handle::new(&medium, &clock);
             let mut wait = || wait_for(&clock, &next_due);
-            let open = || Shard::open(Box::new(handle), number, Options::default(), &mut wait);
+            let open = || Shard::open(Box::new(handle), number, &pool, Options::default(), &mut wait);
             let (shard, used) = clock.turn(open);
             cpu_ns += used;
             opened.push((shard.expect("the store opens"), next_due));

@@ -1,6 +1,6 @@
 //! The durable store: [`store::ObjectStore`] on a [`device::BlockDevice`].
 //!
-//! Each shard belongs to one core and owns a part of the device. A shard is a machine without I/O of its own: it submits
+//! Each shard belongs to one core and leases zones of the device. A shard is a machine without I/O of its own: it submits
 //! requests to its device and takes completions when it is polled. So the same code runs on a disk, and on the simulated
 //! device, which loses and tears unflushed writes.
 //!
@@ -20,6 +20,7 @@
 //! - **Checksums.** Every block has one, stored with the pointer to the block and compared on every read.
 //! - **The index** is an ordered map of short keys to short values; see [`index`].
 
+mod attach;
 mod blocking;
 mod cache;
 pub mod check;
@@ -42,8 +43,10 @@ mod space;
 mod staged;
 mod view;
 
+pub use attach::{attach, read_superblock};
 pub(crate) use codec::varint;
 pub use format::{FormatOptions, Identity, Superblock};
 pub use mkfs::format;
 pub use reading::Damage;
-pub use shard::{Failure, Figures, OpenError, Options, Shard, read_superblock};
+pub use shard::{Failure, Figures, OpenError, Options, Shard};
+pub use space::Pool;

@@ -42,6 +42,12 @@ pub enum PlantedBug {
     LogStateMarkedLate,
     /// Blocks of a PG log are allocated again before its spill is durable.
     LogBlocksReusedEarly,
+    /// The pool gets a zone before the record that gives it back is durable.
+    ZoneGivenBackEarly,
+    /// A zone is used before its lease is logged.
+    ZoneUsedBeforeLease,
+    /// Replay keeps deferred data of blocks that were released before their zone was given back.
+    GivenBackZoneWritten,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -107,11 +107,43 @@ pub enum Refusal {
 pub struct Usage {
     pub total: u64,
     pub available: u64,
+    /// Free space that each shard of the device can get, and that is in neither `total` nor `available`.
+    pub pooled: u64,
+    /// Shards that share `pooled`.
+    pub sharers: u32,
     /// Stored bytes of object data. Bytes shared by clones may count for each of them.
     pub data: u64,
     pub omap: u64,
     /// The store's own tables and records.
     pub metadata: u64,
+}
+
+impl Usage {
+    /// Space within reach of the shard: its own, and all that it can get.
+    pub fn within_reach(self) -> Usage {
+        let (total, available) = (self.total + self.pooled, self.available + self.pooled);
+        Usage { total, available, pooled: 0, ..self }
+    }
+
+    /// Usage of several shards of a device as one store. The fullest shard limits the available space: a PG cannot use free
+    /// space of another shard.
+    pub fn of_shards(shards: impl IntoIterator<Item = Usage>) -> Usage {
+        let (mut sum, mut part_min): (Usage, f64) = (Usage::default(), 1.0);
+        for usage in shards {
+            sum.total += usage.total;
+            sum.available += usage.available;
+            sum.data += usage.data;
+            sum.omap += usage.omap;
+            sum.metadata += usage.metadata;
+            // The pool is the same one for all.
+            sum.pooled = sum.pooled.max(usage.pooled);
+            sum.sharers = sum.sharers.max(usage.sharers);
+            let reach = usage.within_reach();
+            part_min = part_min.min(reach.available as f64 / reach.total.max(1) as f64);
+        }
+        let limit = ((sum.total + sum.pooled) as f64 * part_min) as u64;
+        Usage { available: sum.available.min(limit.saturating_sub(sum.pooled)), ..sum }
+    }
 }
 
 /// Requests of a store to its device, by kind: a device that hangs may answer one kind and not the other. Discards are not
@@ -141,5 +173,21 @@ impl DeviceWork {
 impl RequestCount {
     fn plus(self, other: RequestCount) -> RequestCount {
         RequestCount { waiting: self.waiting + other.waiting, answered: self.answered + other.answered }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fullest_shard_limits_available_space_and_pool_counts_once() {
+        let shard =
+            |total, available| Usage { total, available, pooled: 600, sharers: 2, ..Usage::default() };
+        let both = Usage::of_shards([shard(300, 0), shard(100, 50)]);
+        assert_eq!((both.total, both.available, both.pooled), (400, 50, 600));
+        assert_eq!((both.within_reach().total, both.within_reach().available), (1000, 650));
+        let unpooled = |total, available| Usage { pooled: 0, ..shard(total, available) };
+        assert_eq!(Usage::of_shards([unpooled(300, 30), unpooled(100, 50)]).available, 40);
     }
 }

@@ -176,20 +176,8 @@ impl<S: ObjectStore> ObjectStore for Shards<S> {
         all.into_iter().map(|(_, collection, placed)| (collection, placed)).collect()
     }
 
-    /// The fullest shard limits the available space: a PG cannot use free space of another shard.
     fn usage(&self) -> Usage {
-        let mut sum = Usage::default();
-        let mut available_part: f64 = 1.0;
-        for usage in self.shards.iter().map(ObjectStore::usage) {
-            sum.total += usage.total;
-            sum.data += usage.data;
-            sum.omap += usage.omap;
-            sum.metadata += usage.metadata;
-            available_part = available_part.min(usage.available as f64 / usage.total.max(1) as f64);
-            sum.available += usage.available;
-        }
-        sum.available = sum.available.min((sum.total as f64 * available_part) as u64);
-        sum
+        Usage::of_shards(self.shards.iter().map(ObjectStore::usage))
     }
 
     fn metadata_max(&self) -> u64 {

@@ -48,7 +48,7 @@ pub enum Finding {
     BeyondTheEnd { object: ObjectId, offset: u64 },
     #[error("{object:?}: {found:?} omap keys and bytes, and its record says {recorded:?}")]
     OmapBytes { object: ObjectId, recorded: (u64, u64), found: (u64, u64) },
-    #[error("a page points to block {unit}, outside of the data space")]
+    #[error("a page points to block {unit}, in no zone that the shard leases")]
     OutsideOfData { unit: u64 },
     #[error("block {unit} has several owners, and one of them does not mark it as shared")]
     NotShared { unit: u64 },

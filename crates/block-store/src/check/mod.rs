@@ -7,9 +7,11 @@
 
 mod finding;
 mod layers;
+mod owned;
 mod walk;
 
 pub use finding::{Depth, Finding, Report};
+use owned::BlockSet;
 
 use crate::checksum::crc32c;
 use crate::object::key;
@@ -18,7 +20,7 @@ use crate::object::record::{ObjectRecord, OmapState};
 use crate::object::refcount::Refcounts;
 use crate::pg_log::PgLog;
 use crate::plan::Collections;
-use crate::space::{Bitmap, Run};
+use crate::space::Run;
 use device::BLOCK;
 use std::collections::{BTreeMap, BTreeSet};
 use store::ObjectId;
@@ -46,11 +48,10 @@ struct Checker<'a> {
     to_clean: BTreeSet<u64>,
     layers: layers::Layers,
     /// Blocks with at least one owner.
-    owned: Bitmap,
+    owned: BlockSet,
     to_read: Vec<ToRead>,
     /// Additional owners of blocks with more than one.
     more_owners: BTreeMap<u64, u64>,
-    first_block: u64,
 }
 
 /// A block for the deep check.
@@ -69,7 +70,7 @@ const READ_TOGETHER: usize = 16 << 10;
 
 /// Checks a shard at rest.
 pub fn check(walk: &mut dyn Walk, depth: Depth) -> Report {
-    let data = walk.data_space();
+    let zones = walk.zones();
     let mut checker = Checker {
         walk,
         report: Report::default(),
@@ -77,10 +78,9 @@ pub fn check(walk: &mut dyn Walk, depth: Depth) -> Report {
         omaps: BTreeMap::new(),
         to_clean: BTreeSet::new(),
         layers: layers::Layers::default(),
-        owned: Bitmap::new(data.len),
+        owned: BlockSet::new(&zones),
         to_read: Vec::new(),
         more_owners: BTreeMap::new(),
-        first_block: data.start,
     };
     checker.numbers_to_clean();
     checker.all_layers();
@@ -311,14 +311,14 @@ impl Checker<'_> {
     }
 
     fn is_data(&self, unit: u64) -> bool {
-        unit.checked_sub(self.first_block).is_some_and(|bit| bit < self.owned.len())
+        self.owned.contains(unit)
     }
 
     fn owner(&mut self, unit: u64, shared: bool) {
         if !self.is_data(unit) {
             return self.find(Finding::OutsideOfData { unit });
         }
-        let is_first = self.owned.put(Run::new(unit - self.first_block, 1), true) == 1;
+        let is_first = self.owned.insert(unit);
         if !is_first {
             *self.more_owners.entry(unit).or_default() += 1;
         }
@@ -399,29 +399,24 @@ impl Checker<'_> {
     }
 
     fn space(&mut self) {
-        let stored: Vec<Run> = self.walk.stored_runs();
-        let mut bitmap = Bitmap::new(self.owned.len());
-        for run in stored {
-            bitmap.put(Run::new(run.start - self.first_block, run.len), true);
+        let zones = self.walk.zones();
+        let mut stored = BlockSet::new(&zones);
+        for unit in self.walk.stored_runs().iter().flat_map(Run::blocks) {
+            stored.insert(unit);
         }
-        for bit in 0..self.owned.len() {
-            let unit = bit + self.first_block;
-            match (self.owned.is_set(bit), bitmap.is_set(bit)) {
+        for unit in zones.iter().flat_map(Run::blocks) {
+            match (self.owned.has(unit), stored.has(unit)) {
                 (true, false) => self.find(Finding::UsedButFree { unit }),
                 (false, true) => self.find(Finding::LeakedBlock { unit }),
                 _ => {}
             }
         }
         for run in self.walk.other_runs() {
-            let overlaps = run
-                .blocks()
-                .filter_map(|unit| unit.checked_sub(self.first_block))
-                .any(|bit| bit < self.owned.len() && self.owned.is_set(bit));
-            if overlaps {
+            if run.blocks().any(|unit| self.owned.has(unit)) {
                 self.find(Finding::Overlap { start: run.start, len: run.len });
             }
         }
-        self.report.blocks_stored = self.owned.len() - self.owned.clear();
+        self.report.blocks_stored = self.owned.len();
     }
 
     fn totals(&mut self) {

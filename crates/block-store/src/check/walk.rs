@@ -26,9 +26,10 @@ pub trait Walk {
     fn totals(&self) -> Totals;
     /// Compression totals of all pools.
     fn compressed(&self) -> Compressed;
-    fn data_space(&self) -> Run;
+    /// Blocks of leased zones, ascending.
+    fn zones(&self) -> Vec<Run>;
     /// Blocks that hold data, from the bitmap.
     fn stored_runs(&self) -> Vec<Run>;
-    /// Blocks of the data space that hold index tables and manifests.
+    /// Blocks of leased zones that hold index tables and manifests.
     fn other_runs(&self) -> Vec<Run>;
 }

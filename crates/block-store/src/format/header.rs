@@ -1,14 +1,15 @@
-//! A shard's header: the start of its log and the place of its index manifest. Checkpoints write it to two slots in turn, so
-//! that the older one is valid until the newer one is complete.
+//! A shard's header: the start of its log and the place of its index manifest. A checkpoint writes it to one of two slots and
+//! then to the other one, and frees what only the older header names after that: each slot alone is a valid start.
 
 use super::{sealed_block, unsealed};
+use crate::log::FIRST_INCARNATION;
 use crate::space::{Run, Runs};
 use codec::{DecodeError, Reader};
 use device::BLOCK;
 
 const MAGIC: u32 = 0x4864_5348; // "HSdH"
-/// 1: the first. 2: manifest in several pieces; one in a single piece is written as version 1.
-const VERSION: u32 = 2;
+/// 1: the first. 2: manifest in several pieces. 3: leases of zones.
+const VERSION: u32 = 3;
 /// Most pieces of a manifest: their places fit into the header's block.
 pub(crate) const MANIFEST_RUNS_MAX: usize = 200;
 
@@ -62,6 +63,11 @@ pub struct Header {
     pub totals: Totals,
     /// A clean stop: the log is empty.
     pub clean: bool,
+    /// The index has the shard's leases. Otherwise the shard leases all zones of the area with its number: the header was
+    /// written by version 1 of the format, or before the first checkpoint since.
+    pub has_leases: bool,
+    /// Number of the opening that wrote it; see [`crate::log::RecordFront`].
+    pub incarnation: u32,
 }
 
 impl Header {
@@ -75,11 +81,13 @@ impl Header {
             log_chain: shard_identity as u32,
             manifest: None,
             totals: Totals { next_number: 1, ..Totals::default() },
-            clean: true,
+            clean: false,
+            has_leases: true,
+            incarnation: FIRST_INCARNATION,
         }
     }
 
-    /// Slot of this header, 0 or 1.
+    /// Slot that this header is written to first, 0 or 1.
     pub fn slot(&self) -> u64 {
         self.sequence % 2
     }
@@ -88,8 +96,7 @@ impl Header {
         let mut out = Vec::with_capacity(BLOCK);
         out.extend_from_slice(&MAGIC.to_le_bytes());
         let further: &[Run] = self.manifest.as_ref().map_or(&[], |place| &place.runs[1..]);
-        let version = if further.is_empty() { 1 } else { VERSION };
-        out.extend_from_slice(&version.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
         for number in [self.shard_identity, self.sequence, self.log_block, self.log_sequence] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -105,14 +112,14 @@ impl Header {
         }
         out.extend_from_slice(&crc.to_le_bytes());
         self.totals.put(&mut out);
-        if version > 1 {
-            assert!(further.len() < MANIFEST_RUNS_MAX, "a manifest in {} pieces", further.len() + 1);
-            out.extend_from_slice(&(further.len() as u32).to_le_bytes());
-            for run in further {
-                out.extend_from_slice(&run.start.to_le_bytes());
-                out.extend_from_slice(&run.len.to_le_bytes());
-            }
+        assert!(further.len() < MANIFEST_RUNS_MAX, "a manifest in {} pieces", further.len() + 1);
+        out.extend_from_slice(&(further.len() as u32).to_le_bytes());
+        for run in further {
+            out.extend_from_slice(&run.start.to_le_bytes());
+            out.extend_from_slice(&run.len.to_le_bytes());
         }
+        out.push(self.has_leases as u8);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
         sealed_block(out)
     }
 
@@ -148,6 +155,7 @@ impl Header {
         if runs.len() > MANIFEST_RUNS_MAX {
             return Err(r.invalid("pieces of the manifest", runs.len() as u64));
         }
+        let (has_leases, incarnation) = if version > 2 { (r.bool()?, r.u32()?) } else { (false, 0) };
         Ok(Header {
             shard_identity,
             sequence,
@@ -157,23 +165,25 @@ impl Header {
             manifest: has_manifest.then_some(ManifestPlace { runs, len, crc }),
             totals,
             clean,
+            has_leases,
+            incarnation,
         })
     }
 
-    /// The newer one of the complete headers. An error is the version of a header of a newer program: the older slot must
-    /// not be used then.
-    pub fn newest(slots: [&[u8]; 2], shard_identity: u64) -> Result<Option<Header>, u32> {
-        if let Some(version) = slots.into_iter().find_map(Header::newer_version) {
+    /// The newer one of the complete headers; `None` stands for a slot that cannot be read. An error is the version of a
+    /// header of a newer program: the other slot must not be used then.
+    pub fn newest(slots: [Option<&[u8]>; 2], shard_identity: u64) -> Result<Option<Header>, u32> {
+        if let Some(version) = slots.into_iter().flatten().find_map(Header::newer_version) {
             return Err(version);
         }
-        let whole = slots.into_iter().filter_map(|s| Header::decode(s, shard_identity));
+        let whole = slots.into_iter().flatten().filter_map(|s| Header::decode(s, shard_identity));
         Ok(whole.max_by_key(|h| h.sequence))
     }
 }
 
-/// True if one of a shard's two header slots begins like a header of any version, damaged or not.
-pub(crate) fn has_shard_header(slots: &[u8]) -> bool {
-    slots.chunks(BLOCK).any(|slot| slot.starts_with(&MAGIC.to_le_bytes()))
+/// True if a block begins like a header of any version, damaged or not.
+pub(crate) fn has_header_magic(block: &[u8]) -> bool {
+    block.starts_with(&MAGIC.to_le_bytes())
 }
 
 #[cfg(test)]
@@ -193,15 +203,17 @@ mod tests {
             log_block: 3,
             ..first.clone()
         };
+        let newest = |a: &[u8], b: &[u8], identity| Header::newest([Some(a), Some(b)], identity);
         let (a, b) = (first.encode(), second.encode());
-        assert_eq!(Header::newest([&a, &b], 5), Ok(Some(second)));
+        assert_eq!(newest(&a, &b, 5), Ok(Some(second.clone())));
+        assert_eq!(Header::newest([None, Some(&b)], 5), Ok(Some(second)));
         let mut torn = b.clone();
         torn[100] ^= 1;
-        assert_eq!(Header::newest([&a, &torn], 5), Ok(Some(first)));
-        assert_eq!(Header::newest([&a, &b], 6), Ok(None));
+        assert_eq!(newest(&a, &torn, 5), Ok(Some(first)));
+        assert_eq!(newest(&a, &b, 6), Ok(None));
         let mut newer = b[..b.len() - 4].to_vec();
         newer[4] = 7;
-        assert_eq!(Header::newest([&a, &sealed_block(newer)], 5), Err(7));
+        assert_eq!(newest(&a, &sealed_block(newer), 5), Err(7));
     }
 
     #[test]
@@ -212,8 +224,19 @@ mod tests {
             let header = Header { manifest, ..Header::first(5) };
             assert_eq!(Header::decode(&header.encode(), 5), Some(header));
         }
-        let whole = ManifestPlace { runs: Runs::from_slice(&[Run::new(9, 1)]), len: 7, crc: 3 };
-        let encoded = Header { manifest: Some(whole), ..Header::first(5) }.encode();
-        assert_eq!(encoded[4..8], [1, 0, 0, 0], "older programs can read what they could write");
+    }
+
+    /// Versions 1 and 2 end before the new fields, and their blocks are zeroes from there on.
+    #[test]
+    fn older_header_implies_the_leases_of_its_area() {
+        let place = ManifestPlace { runs: Runs::from_slice(&[Run::new(9, 1)]), len: 7, crc: 3 };
+        let header = Header { manifest: Some(place), has_leases: true, ..Header::first(5) };
+        for version in [1, 2] {
+            let mut old = header.encode()[..BLOCK - 4].to_vec();
+            old[4] = version;
+            old[110] = 0;
+            let expected = Header { has_leases: false, incarnation: 0, ..header.clone() };
+            assert_eq!(Header::decode(&sealed_block(old), 5), Some(expected));
+        }
     }
 }

@@ -1,11 +1,10 @@
-//! Layout of a device: superblock, shard headers, logs, data.
+//! Layout of a device: superblock, shard headers, logs, zones.
 //!
 //! ```text
-//! block 0, 1     the superblock, twice
-//! then the region of each shard:
-//!     block 0, 1   header slots, written alternately
-//!     log          a ring of records
-//!     data         object data, index tables, manifests
+//! block 0        the superblock
+//! then           the first header slot of each shard, and the log of each shard: a ring of records
+//! area           zones: object data, index tables, manifests
+//! at the end     the second header slot of each shard, and the copy of the superblock
 //! ```
 //!
 //! Drawn byte by byte in `docs/on-disk-format.md`.
@@ -14,9 +13,9 @@ mod header;
 mod superblock;
 
 pub use header::{Header, ManifestPlace, Totals};
-pub(crate) use header::{MANIFEST_RUNS_MAX, has_shard_header};
-pub use superblock::{FormatOptions, Identity, Region, Superblock, SuperblockError};
-pub(crate) use superblock::{UnfinishedFormat, has_superblock_magic};
+pub(crate) use header::{MANIFEST_RUNS_MAX, has_header_magic};
+pub use superblock::{FormatOptions, Identity, ShardPlace, Superblock, SuperblockError};
+pub(crate) use superblock::{SUPERBLOCK_BLOCKS, UnfinishedFormat, VERSION, has_superblock_magic};
 
 use crate::checksum::crc32c;
 use device::BLOCK;

@@ -1,7 +1,8 @@
-//! The superblock: the owner of a device, and the regions of its shards.
+//! The superblock: the owner of a device, the headers and logs of its shards, and the areas that are divided into zones.
 
 use super::{sealed_block, unsealed};
-use crate::space::Run;
+use crate::space::{Run, ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZoneMap, first_zones, reserve_of};
+use crate::varint;
 use codec::{DecodeError, Reader};
 use device::BLOCK;
 use thiserror::Error;
@@ -9,16 +10,23 @@ use thiserror::Error;
 const MAGIC: &[u8; 8] = b"SHOAL\0st";
 /// In the superblock's place while a format is under way.
 const UNFINISHED_MAGIC: &[u8; 8] = b"SHOAL\0mk";
-/// 1: the first.
-const VERSION: u32 = 1;
+/// 1: each shard has a region of the device. 2: shards lease zones.
+pub(crate) const VERSION: u32 = 2;
 const SHARDS_MAX: usize = 128;
 const LABEL_MAX: usize = 512;
-/// Blocks before the first region.
+/// Blocks at the start of the device for copies of the superblock.
 pub(crate) const SUPERBLOCK_BLOCKS: u64 = 2;
-/// Header slots before a region's log.
-pub(crate) const HEADER_BLOCKS: u64 = 2;
-/// Smallest region: log and data of a few megabytes.
-const REGION_BLOCKS_MIN: u64 = 512;
+/// Header slots before a region's log, in version 1.
+const HEADER_BLOCKS: u64 = 2;
+/// Smallest share of a shard: log and zones of a few megabytes.
+const SHARE_BLOCKS_MIN: u64 = 512;
+/// Zones of version 1, and usual ones: 64 MiB.
+const ZONE_BLOCKS_USUAL: u64 = 1 << 14;
+/// Blocks of the smallest zone that mkfs chooses by itself: 1 MiB.
+const ZONE_BLOCKS_SMALL: u64 = 1 << 8;
+/// Zones of a shard below which mkfs makes zones smaller, and zones of a device above which it makes them larger.
+const ZONES_OF_SHARD: u64 = 64;
+const ZONES_OF_DEVICE: u64 = 1 << 16;
 
 /// Random identity of a store, new with every format, so that records of an older store on the device are not mistaken for
 /// its own.
@@ -33,36 +41,36 @@ impl Identity {
     }
 }
 
-/// The blocks of a shard.
+/// Fixed places of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
-    pub whole: Run,
-    /// Blocks of the log, which follows the header slots.
-    pub log_blocks: u64,
+pub struct ShardPlace {
+    /// Blocks of its two header slots.
+    pub headers: [u64; 2],
+    pub log: Run,
 }
 
-impl Region {
+impl ShardPlace {
     pub fn header_slot(&self, slot: u64) -> Run {
-        Run::new(self.whole.start + slot, 1)
+        Run::new(self.headers[slot as usize % 2], 1)
     }
 
-    pub fn log(&self) -> Run {
-        Run::new(self.whole.start + HEADER_BLOCKS, self.log_blocks)
-    }
-
-    pub fn data(&self) -> Run {
-        let start = self.log().end();
-        Run::new(start, self.whole.end() - start)
+    pub fn runs(&self) -> [Run; 3] {
+        [self.header_slot(0), self.header_slot(1), self.log]
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// Version on the device. It is written as [`VERSION`].
+    pub version: u32,
     pub identity: Identity,
     /// The owner: an OSD's name and id, and its cluster's id. Free text of at most 512 bytes.
     pub label: String,
     pub device_blocks: u64,
-    pub regions: Vec<Region>,
+    pub zone_blocks: u64,
+    pub shards: Vec<ShardPlace>,
+    /// Ranges that are divided into zones, ascending. In a store of version 1, area *n* was the data of shard *n*.
+    pub areas: Vec<Run>,
 }
 
 /// Options of a format.
@@ -71,17 +79,21 @@ pub struct FormatOptions {
     pub identity: Identity,
     pub label: String,
     pub shards: usize,
-    /// Bytes of each shard's log. `None`: a 64th of its region, between 64 MiB and 1 GiB, but at most a quarter of it.
+    /// Bytes of each shard's log. `None`: a 64th of its equal share of the device, between 64 MiB and 1 GiB, but at most a
+    /// quarter of it.
     pub log_bytes: Option<u64>,
+    /// Bytes of a zone. `None`: 64 MiB; less on a device on which a shard would have less than 64 of them; more on one that
+    /// would have more than 65536.
+    pub zone_bytes: Option<u64>,
     /// Discard the whole device first.
     pub discard: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SuperblockError {
-    #[error("no store: neither copy of the superblock is there")]
+    #[error("no store: no copy of the superblock is there")]
     NotAStore,
-    #[error("the store's format is version {0}; this program reads version {VERSION}")]
+    #[error("the store's format is version {0}; this program reads versions 1 to {VERSION}")]
     Version(u32),
     /// It has the magic number, and the checksum at the place that this version knows does not match.
     #[error(
@@ -90,54 +102,129 @@ pub enum SuperblockError {
     Checksum(u32),
     #[error("the superblock is damaged: {0}")]
     Damaged(#[from] DecodeError),
-    #[error("the superblock is damaged: a shard lies outside of the device")]
-    Regions,
+    #[error("the superblock is damaged: parts of the store overlap or lie outside of the device")]
+    Places,
     #[error("the store was made for {stored} bytes, and the device has {device}")]
     Shrunk { stored: u64, device: u64 },
     #[error("{shards} shards do not fit on {device} bytes")]
     TooSmall { shards: usize, device: u64 },
+    #[error(
+        "the tables of {shards} shards do not fit into the superblock: export the store and make a new one"
+    )]
+    TooLarge { shards: usize },
 }
 
 impl Superblock {
-    /// A layout with equal regions for all shards.
+    /// A layout with headers at both ends of the device, the logs behind the first ones, and one area.
     pub fn plan(device_bytes: u64, options: &FormatOptions) -> Result<Superblock, SuperblockError> {
-        let FormatOptions { identity, label, shards, log_bytes, discard: _ } = options;
+        let FormatOptions { identity, label, shards, log_bytes, zone_bytes, discard: _ } = options;
         let device_blocks = device_bytes / BLOCK as u64;
         let too_small = SuperblockError::TooSmall { shards: *shards, device: device_bytes };
         if *shards == 0 || *shards > SHARDS_MAX {
             return Err(too_small);
         }
-        let region_blocks = device_blocks.saturating_sub(SUPERBLOCK_BLOCKS) / *shards as u64;
+        let count = *shards as u64;
+        // Copies of the superblock and of the headers.
+        let (first, last) = (SUPERBLOCK_BLOCKS + count, 1 + count);
+        let share_blocks = device_blocks.saturating_sub(first + last) / count;
         let log_bytes = log_bytes.unwrap_or_else(|| {
-            let region = region_blocks * BLOCK as u64;
-            (region / 64).clamp(64 << 20, 1 << 30).min(region / 4)
+            let share = share_blocks * BLOCK as u64;
+            (share / 64).clamp(64 << 20, 1 << 30).min(share / 4)
         });
         let log_blocks = log_bytes / BLOCK as u64;
-        if region_blocks < REGION_BLOCKS_MIN || log_blocks < 16 || log_blocks > region_blocks / 2 {
+        if share_blocks < SHARE_BLOCKS_MIN || log_blocks < 16 || log_blocks > share_blocks / 2 {
             return Err(too_small);
         }
-        let regions = (0..*shards as u64)
-            .map(|i| Region {
-                whole: Run::new(SUPERBLOCK_BLOCKS + i * region_blocks, region_blocks),
-                log_blocks,
-            })
-            .collect();
-        let label = label.chars().take(LABEL_MAX / 4).collect();
-        Ok(Superblock { identity: *identity, label, device_blocks, regions })
+        let area_start = first + count * log_blocks;
+        let area = Run::new(area_start, device_blocks - last - area_start);
+        let zone_blocks = match zone_bytes {
+            Some(bytes) => (bytes / BLOCK as u64).next_power_of_two().clamp(ZONE_BLOCKS_MIN, ZONE_BLOCKS_MAX),
+            None => usual_zone_blocks(device_blocks, area.len / count),
+        };
+        let places = (0..count).map(|i| ShardPlace {
+            headers: [SUPERBLOCK_BLOCKS + i, device_blocks - last + i],
+            log: Run::new(first + i * log_blocks, log_blocks),
+        });
+        let superblock = Superblock {
+            version: VERSION,
+            identity: *identity,
+            label: label.chars().take(LABEL_MAX / 4).collect(),
+            device_blocks,
+            zone_blocks,
+            shards: places.collect(),
+            areas: vec![area],
+        };
+        if superblock.first_leases(*shards - 1).end > superblock.zone_map().count() {
+            return Err(too_small);
+        }
+        superblock.encode().map(|_| superblock)
     }
 
-    pub fn encode(&self) -> Vec<u8> {
+    /// Divides the areas into zones.
+    pub fn zone_map(&self) -> ZoneMap {
+        ZoneMap::new(self.zone_blocks, self.areas.iter().copied())
+    }
+
+    /// Blocks that a shard keeps for its index.
+    pub fn reserve_blocks(&self, shard: usize) -> u64 {
+        let share = self.areas.iter().map(|area| area.len).sum::<u64>() / self.shards.len() as u64;
+        reserve_of(share, self.shards[shard].log.len)
+    }
+
+    /// Zones that mkfs leases to a shard.
+    pub(crate) fn first_leases(&self, shard: usize) -> std::ops::Range<u32> {
+        let count = first_zones(self.reserve_blocks(shard), self.zone_blocks) as u32;
+        shard as u32 * count..(shard as u32 + 1) * count
+    }
+
+    /// Blocks of the copies of this superblock: two at the start of the device, and one at its end. In a store that was made
+    /// by version 1, the last block may be of a zone.
+    pub(crate) fn copies(&self) -> Vec<u64> {
+        let last = self.device_blocks - 1;
+        let fixed = self.shards.iter().flat_map(ShardPlace::runs);
+        let is_free = fixed.chain(self.areas.iter().copied()).all(|run| run.end() <= last);
+        (0..SUPERBLOCK_BLOCKS).chain(is_free.then_some(last)).collect()
+    }
+
+    pub fn encode(&self) -> Result<Vec<u8>, SuperblockError> {
         let mut out = Vec::with_capacity(BLOCK);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&(BLOCK as u32).to_le_bytes());
         out.extend_from_slice(&self.identity.0);
         out.extend_from_slice(&self.device_blocks.to_le_bytes());
-        out.extend_from_slice(&(self.regions.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.shards.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.label.len() as u32).to_le_bytes());
         out.extend_from_slice(self.label.as_bytes());
-        for region in &self.regions {
-            for number in [region.whole.start, region.whole.len, region.log_blocks] {
+        varint::put(&mut out, self.zone_blocks);
+        for shard in &self.shards {
+            for number in [shard.headers[0], shard.headers[1], shard.log.start, shard.log.len] {
+                varint::put(&mut out, number);
+            }
+        }
+        varint::put(&mut out, self.areas.len() as u64);
+        for area in &self.areas {
+            varint::put(&mut out, area.start);
+            varint::put(&mut out, area.len);
+        }
+        if out.len() > BLOCK - 4 {
+            return Err(SuperblockError::TooLarge { shards: self.shards.len() });
+        }
+        Ok(sealed_block(out))
+    }
+
+    /// The block that release 0.1.0 writes for regions with these headers, logs and areas.
+    #[cfg(test)]
+    pub(crate) fn encode_version_1(&self) -> Vec<u8> {
+        let mut out =
+            [&MAGIC[..], &1u32.to_le_bytes(), &(BLOCK as u32).to_le_bytes(), &self.identity.0].concat();
+        out.extend_from_slice(&self.device_blocks.to_le_bytes());
+        out.extend_from_slice(&(self.shards.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.label.len() as u32).to_le_bytes());
+        out.extend_from_slice(self.label.as_bytes());
+        for (shard, area) in self.shards.iter().zip(&self.areas) {
+            let start = shard.headers[0];
+            for number in [start, area.end() - start, shard.log.len] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
@@ -153,46 +240,118 @@ impl Superblock {
         let body = unsealed(block).ok_or(SuperblockError::Checksum(version))?;
         let mut r = Reader::new(&body[MAGIC.len() + 4..]);
         let block_bytes = r.u32()?;
-        if version != VERSION || block_bytes != BLOCK as u32 {
+        if !(1..=VERSION).contains(&version) || block_bytes != BLOCK as u32 {
             return Err(SuperblockError::Version(version));
         }
         let identity = Identity(r.get()?);
         let device_blocks = r.u64()?;
         let shards = r.u32()? as usize;
         let label = r.string()?;
-        let mut regions = Vec::new();
-        for _ in 0..shards.min(SHARDS_MAX) {
-            let whole = Run { start: r.u64()?, len: r.u64()? };
-            regions.push(Region { whole, log_blocks: r.u64()? });
-        }
-        let mut end = SUPERBLOCK_BLOCKS;
-        for region in &regions {
-            let region_end =
-                region.whole.start.checked_add(region.whole.len).ok_or(SuperblockError::Regions)?;
-            let log_fits = region.log_blocks < region.whole.len.saturating_sub(HEADER_BLOCKS);
-            if region.whole.start < end || region_end > device_blocks || !log_fits {
-                return Err(SuperblockError::Regions);
-            }
-            end = region_end;
-        }
-        Ok(Superblock { identity, label, device_blocks, regions })
-    }
-
-    /// Reads the first valid copy from the device's first two blocks. Without a valid copy, the error is that of the first
-    /// damaged one.
-    pub fn read(blocks: &[u8], device_bytes: u64) -> Result<Superblock, SuperblockError> {
-        let (first, second) = blocks.split_at(BLOCK);
-        let superblock = match Superblock::decode(first) {
-            Err(SuperblockError::NotAStore) => Superblock::decode(second)?,
-            Err(damaged @ SuperblockError::Checksum(_)) => Superblock::decode(second).map_err(|_| damaged)?,
-            other => other?,
+        let mut superblock = Superblock {
+            version,
+            identity,
+            label,
+            device_blocks,
+            zone_blocks: ZONE_BLOCKS_USUAL,
+            shards: Vec::new(),
+            areas: Vec::new(),
         };
-        let stored = superblock.device_blocks.saturating_mul(BLOCK as u64);
-        if stored > device_bytes {
-            return Err(SuperblockError::Shrunk { stored, device: device_bytes });
+        let count = shards.min(SHARDS_MAX);
+        if version == 1 {
+            superblock.take_regions(count, &mut r)?;
+        } else {
+            superblock.take_tables(count, &mut r)?;
+        }
+        if superblock.shards.is_empty() || !superblock.is_disjoint() {
+            return Err(SuperblockError::Places);
         }
         Ok(superblock)
     }
+
+    /// Version 1: for each shard its first block, blocks, and blocks of its log. The data begins behind two header slots and
+    /// the log.
+    fn take_regions(&mut self, count: usize, r: &mut Reader<'_>) -> Result<(), SuperblockError> {
+        for _ in 0..count {
+            let (start, len, log_blocks) = (r.u64()?, r.u64()?, r.u64()?);
+            let end = start.checked_add(len).ok_or(SuperblockError::Places)?;
+            let overlaps = self.areas.last().is_some_and(|before| start < before.end());
+            if overlaps || log_blocks == 0 || log_blocks >= len.saturating_sub(HEADER_BLOCKS) {
+                return Err(SuperblockError::Places);
+            }
+            let log = Run::new(start + HEADER_BLOCKS, log_blocks);
+            self.shards.push(ShardPlace { headers: [start, start + 1], log });
+            self.areas.push(Run::new(log.end(), end - log.end()));
+        }
+        Ok(())
+    }
+
+    fn take_tables(&mut self, count: usize, r: &mut Reader<'_>) -> Result<(), SuperblockError> {
+        self.zone_blocks = varint::take(r)?;
+        for _ in 0..count {
+            let headers = [varint::take(r)?, varint::take(r)?];
+            self.shards
+                .push(ShardPlace { headers, log: Run { start: varint::take(r)?, len: varint::take(r)? } });
+        }
+        let areas = varint::take(r)?;
+        if areas > r.remaining() as u64 / 2 {
+            return Err(SuperblockError::Places);
+        }
+        for _ in 0..areas {
+            self.areas.push(Run { start: varint::take(r)?, len: varint::take(r)? });
+        }
+        Ok(())
+    }
+
+    /// True if headers and logs are disjoint, areas ascend and are disjoint, and all lie within the device, behind the
+    /// superblock. A log or header may lie in an area: no shard leases its zones.
+    fn is_disjoint(&self) -> bool {
+        let is_whole = |run: &Run| {
+            run.len > 0
+                && run.start >= SUPERBLOCK_BLOCKS
+                && run.start.checked_add(run.len).is_some_and(|end| end <= self.device_blocks)
+        };
+        let ascends = |runs: &[Run]| {
+            runs.iter().all(is_whole) && runs.windows(2).all(|pair| pair[0].end() <= pair[1].start)
+        };
+        let mut fixed: Vec<Run> = self.shards.iter().flat_map(ShardPlace::runs).collect();
+        fixed.sort_unstable();
+        let is_zoned = self.zone_blocks.is_power_of_two()
+            && (ZONE_BLOCKS_MIN..=ZONE_BLOCKS_MAX).contains(&self.zone_blocks);
+        // Numbers of zones have 32 bits.
+        let zones_fit = self.device_blocks / ZONE_BLOCKS_MIN <= u32::MAX as u64;
+        is_zoned && zones_fit && ascends(&fixed) && ascends(&self.areas)
+    }
+
+    /// The first valid one of the copies, given in their order; `None`: it cannot be read. Without a valid copy, the error is
+    /// that of the first damaged one.
+    pub fn choose(copies: &[Option<&[u8]>], device_bytes: u64) -> Result<Superblock, SuperblockError> {
+        let mut why = SuperblockError::NotAStore;
+        for copy in copies.iter().copied().flatten() {
+            match Superblock::decode(copy) {
+                Ok(superblock) => {
+                    let stored = superblock.device_blocks.saturating_mul(BLOCK as u64);
+                    return match stored > device_bytes {
+                        true => Err(SuperblockError::Shrunk { stored, device: device_bytes }),
+                        false => Ok(superblock),
+                    };
+                }
+                Err(SuperblockError::NotAStore) => {}
+                Err(SuperblockError::Checksum(version)) if why == SuperblockError::NotAStore => {
+                    why = SuperblockError::Checksum(version);
+                }
+                Err(SuperblockError::Checksum(_)) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Err(why)
+    }
+}
+
+/// Blocks of a zone: a power of two.
+fn usual_zone_blocks(device_blocks: u64, share_blocks: u64) -> u64 {
+    let of_large = (device_blocks / ZONES_OF_DEVICE).next_power_of_two();
+    let of_small = (share_blocks / ZONES_OF_SHARD + 1).next_power_of_two() / 2;
+    of_large.clamp(ZONE_BLOCKS_USUAL, ZONE_BLOCKS_MAX).min(of_small.max(ZONE_BLOCKS_SMALL))
 }
 
 /// The note that a format is under way, in both blocks of the superblock.
@@ -213,7 +372,7 @@ impl UnfinishedFormat {
     pub(crate) fn label(block: &[u8]) -> Option<String> {
         let mut r = Reader::new(unsealed(block)?);
         let is_note = r.take("magic", UNFINISHED_MAGIC.len()).ok()? == UNFINISHED_MAGIC;
-        (is_note && r.u32().ok()? == VERSION).then(|| r.string().ok())?
+        (is_note && (1..=VERSION).contains(&r.u32().ok()?)).then(|| r.string().ok())?
     }
 }
 
@@ -232,32 +391,62 @@ mod tests {
             label: "osd.3".into(),
             shards,
             log_bytes: None,
+            zone_bytes: None,
             discard: false,
         }
     }
 
+    fn planned(bytes: u64, shards: usize) -> Superblock {
+        Superblock::plan(bytes, &options(shards)).unwrap()
+    }
+
+    fn choose(copies: &[&[u8]], device_bytes: u64) -> Result<Superblock, SuperblockError> {
+        Superblock::choose(&copies.iter().map(|copy| Some(*copy)).collect::<Vec<_>>(), device_bytes)
+    }
+
+    /// A superblock of version 1 with regions of so many blocks: first block, blocks, and blocks of the log.
+    fn version_1(regions: &[[u64; 3]], device_blocks: u64) -> Vec<u8> {
+        let place = |[start, _, log]: &[u64; 3]| ShardPlace {
+            headers: [*start, start + 1],
+            log: Run::new(start + HEADER_BLOCKS, *log),
+        };
+        let area = |[start, len, log]: &[u64; 3]| {
+            let first = start + HEADER_BLOCKS + log;
+            Run { start: first, len: (start + len).wrapping_sub(first) }
+        };
+        let superblock = Superblock {
+            version: 1,
+            identity: Identity([7; 16]),
+            label: "osd.3".into(),
+            device_blocks,
+            zone_blocks: ZONE_BLOCKS_USUAL,
+            shards: regions.iter().map(place).collect(),
+            areas: regions.iter().map(area).collect(),
+        };
+        superblock.encode_version_1()
+    }
+
     #[test]
-    fn either_copy_is_enough() {
-        let superblock = Superblock::plan(1 << 30, &options(3)).unwrap();
-        let block = superblock.encode();
+    fn any_copy_is_enough() {
+        let superblock = planned(1 << 30, 3);
+        let block = superblock.encode().unwrap();
         let blank = vec![0; BLOCK];
         for copies in [[&block, &blank], [&blank, &block]] {
-            assert_eq!(Superblock::read(&copies.map(|c| &c[..]).concat(), 1 << 30), Ok(superblock.clone()));
+            assert_eq!(choose(&copies.map(|c| &c[..]), 1 << 30), Ok(superblock.clone()));
         }
-        let blanks = [blank.clone(), blank].concat();
-        assert_eq!(Superblock::read(&blanks, 1 << 30), Err(SuperblockError::NotAStore));
+        assert_eq!(Superblock::choose(&[None, Some(&blank), Some(&block)], 1 << 30), Ok(superblock));
+        assert_eq!(choose(&[&blank, &blank], 1 << 30), Err(SuperblockError::NotAStore));
     }
 
     #[test]
     fn damaged_copy_is_named_when_no_copy_is_whole() {
-        let superblock = Superblock::plan(1 << 30, &options(1)).unwrap();
-        let (whole, blank) = (superblock.encode(), vec![0; BLOCK]);
+        let superblock = planned(1 << 30, 1);
+        let (whole, blank) = (superblock.encode().unwrap(), vec![0; BLOCK]);
         let mut damaged = whole.clone();
         damaged[100] ^= 1;
-        let read = |first: &[u8], second: &[u8]| Superblock::read(&[first, second].concat(), 1 << 30);
-        assert_eq!(read(&damaged, &whole), Ok(superblock));
+        assert_eq!(choose(&[&damaged, &whole], 1 << 30), Ok(superblock));
         for (first, second) in [(&damaged, &damaged), (&damaged, &blank), (&blank, &damaged)] {
-            assert_eq!(read(first, second), Err(SuperblockError::Checksum(1)));
+            assert_eq!(choose(&[first, second], 1 << 30), Err(SuperblockError::Checksum(VERSION)));
         }
     }
 
@@ -265,32 +454,66 @@ mod tests {
     fn unfinished_format_is_no_store_and_names_its_label() {
         let note = UnfinishedFormat::encode("osd.3 of somewhere");
         assert_eq!(UnfinishedFormat::label(&note), Some("osd.3 of somewhere".into()));
-        assert_eq!(
-            Superblock::read(&[&note[..], &note[..]].concat(), 1 << 30),
-            Err(SuperblockError::NotAStore)
-        );
-        assert_eq!(UnfinishedFormat::label(&Superblock::plan(1 << 30, &options(1)).unwrap().encode()), None);
+        assert_eq!(choose(&[&note, &note], 1 << 30), Err(SuperblockError::NotAStore));
+        assert_eq!(UnfinishedFormat::label(&planned(1 << 30, 1).encode().unwrap()), None);
     }
 
     #[test]
-    fn regions_are_disjoint_and_within_the_device() {
-        for (bytes, shards) in [(16 << 20, 1), (1 << 30, 3), (10 << 40, 128)] {
-            let superblock = Superblock::plan(bytes, &options(shards)).unwrap();
-            assert_eq!(superblock.regions.len(), shards);
-            Superblock::read(&[superblock.encode(), vec![0; BLOCK]].concat(), bytes).unwrap();
+    fn parts_are_disjoint_and_copies_far_apart() {
+        for (bytes, shards, zone_bytes) in [
+            (16 << 20, 1, 1 << 20),
+            (1 << 30, 3, 4 << 20),
+            (4 << 40, 16, 64 << 20),
+            (10 << 40, 128, 256 << 20),
+        ] {
+            let superblock = planned(bytes, shards);
+            assert_eq!(superblock.shards.len(), shards);
+            assert_eq!(superblock.zone_blocks * BLOCK as u64, zone_bytes, "of {bytes}");
+            assert_eq!(choose(&[&superblock.encode().unwrap()], bytes), Ok(superblock.clone()));
+            let half = superblock.device_blocks / 2;
+            for [first, second] in superblock.shards.iter().map(|shard| shard.headers) {
+                assert!(first < half && second > half);
+            }
+            assert_eq!(superblock.copies(), [0, 1, superblock.device_blocks - 1]);
         }
         assert!(Superblock::plan(1 << 20, &options(1)).is_err());
     }
 
     #[test]
+    fn region_of_version_1_becomes_headers_log_and_area() {
+        let block = version_1(&[[2, 1000, 100], [1002, 998, 100]], 2000);
+        let superblock = choose(&[&block], 2000 << 12).unwrap();
+        assert_eq!(superblock.version, 1);
+        let second = ShardPlace { headers: [1002, 1003], log: Run::new(1004, 100) };
+        assert_eq!(superblock.shards[1], second);
+        assert_eq!(superblock.areas, [Run::new(104, 898), Run::new(1104, 896)]);
+        assert_eq!(superblock.copies(), [0, 1], "the last block is of an area");
+        let written = choose(&[&superblock.encode().unwrap()], 2000 << 12).unwrap();
+        assert_eq!(written, Superblock { version: VERSION, ..superblock });
+    }
+
+    #[test]
+    fn overlapping_parts_are_refused() {
+        for regions in [&[[2, 1000, 100], [1001, 998, 100]][..], &[[1, 1000, 100]], &[[2, 1000, 998]], &[]] {
+            assert_eq!(choose(&[&version_1(regions, 2000)], 2000 << 12), Err(SuperblockError::Places));
+        }
+        let whole = planned(1 << 30, 2);
+        for broken in [
+            Superblock { zone_blocks: 100, ..whole.clone() },
+            Superblock { areas: vec![Run::new(whole.areas[0].start, whole.device_blocks)], ..whole.clone() },
+            Superblock { shards: vec![whole.shards[0]; 2], ..whole.clone() },
+        ] {
+            assert_eq!(choose(&[&broken.encode().unwrap()], 1 << 30), Err(SuperblockError::Places));
+        }
+    }
+
+    #[test]
     fn smaller_device_and_newer_version_are_refused() {
-        let superblock = Superblock::plan(1 << 30, &options(1)).unwrap();
-        let blocks = [superblock.encode(), superblock.encode()].concat();
-        assert!(matches!(Superblock::read(&blocks, 1 << 29), Err(SuperblockError::Shrunk { .. })));
-        let mut newer = superblock.encode();
+        let block = planned(1 << 30, 1).encode().unwrap();
+        assert!(matches!(choose(&[&block], 1 << 29), Err(SuperblockError::Shrunk { .. })));
+        let mut newer = block.clone();
         newer[8] = 9;
         newer.truncate(BLOCK - 4);
-        let blocks = [sealed_block(newer), superblock.encode()].concat();
-        assert_eq!(Superblock::read(&blocks, 1 << 30), Err(SuperblockError::Version(9)));
+        assert_eq!(choose(&[&sealed_block(newer), &block], 1 << 30), Err(SuperblockError::Version(9)));
     }
 }

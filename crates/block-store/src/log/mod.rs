@@ -11,6 +11,6 @@ pub use entry::{
     put_patched, put_put, put_take,
 };
 pub use patch::{PatchError, patched};
-pub use record::{Record, RecordBuilder, RecordHead};
+pub use record::{FIRST_INCARNATION, Record, RecordBuilder, RecordFront, RecordHead, has_record_magic};
 pub use replay::{Mark, Replay, ReplayError};
 pub use ring::Ring;

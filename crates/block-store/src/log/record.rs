@@ -4,7 +4,8 @@
 //! 0   u32 magic          24  u32 body length       48  u64 flushed up to
 //! 4   u32 header crc     28  u32 body crc          56  u32 length of the entries
 //! 8   u64 shard          32  u32 chain             60  u32 zero
-//! 16  u64 sequence       36  12 zero bytes         64  body: totals, entries, data
+//! 16  u64 sequence       36  u64 header sequence   64  body: totals, entries, data
+//!                        44  u32 incarnation
 //! ```
 
 use crate::checksum::crc32c;
@@ -17,16 +18,29 @@ use device::BLOCK;
 
 const MAGIC: u32 = 0x676c_4853; // "SHlg"
 pub(crate) const HEAD_LEN: usize = 64;
+/// Incarnation of the record that mkfs writes.
+pub const FIRST_INCARNATION: u32 = 1;
 
-/// Header of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordHead {
+/// Position of a record, and the state of its shard when it was sealed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordFront {
     pub shard_identity: u64,
     pub sequence: u64,
     /// Header checksum of the preceding record: a record is valid only behind that one.
     pub chain: u32,
     /// Direct data of records up to this sequence was on stable storage.
     pub flushed_up_to: u64,
+    /// The newest shard header that both slots had. Records of version 1 have 0.
+    pub header_sequence: u64,
+    /// Number of the opening that wrote the record. A record that is written again after a crash differs by it from the lost
+    /// one, so successors of that one do not continue the new chain. Records of version 1 have 0.
+    pub incarnation: u32,
+}
+
+/// Header of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHead {
+    pub front: RecordFront,
     body_len: u32,
     body_crc: u32,
     entries_len: u32,
@@ -46,12 +60,15 @@ impl RecordHead {
     fn encode(&self) -> [u8; HEAD_LEN] {
         let mut out = [0; HEAD_LEN];
         out[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        out[8..16].copy_from_slice(&self.shard_identity.to_le_bytes());
-        out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        let front = &self.front;
+        out[8..16].copy_from_slice(&front.shard_identity.to_le_bytes());
+        out[16..24].copy_from_slice(&front.sequence.to_le_bytes());
         out[24..28].copy_from_slice(&self.body_len.to_le_bytes());
         out[28..32].copy_from_slice(&self.body_crc.to_le_bytes());
-        out[32..36].copy_from_slice(&self.chain.to_le_bytes());
-        out[48..56].copy_from_slice(&self.flushed_up_to.to_le_bytes());
+        out[32..36].copy_from_slice(&front.chain.to_le_bytes());
+        out[36..44].copy_from_slice(&front.header_sequence.to_le_bytes());
+        out[44..48].copy_from_slice(&front.incarnation.to_le_bytes());
+        out[48..56].copy_from_slice(&front.flushed_up_to.to_le_bytes());
         out[56..60].copy_from_slice(&self.entries_len.to_le_bytes());
         let crc = crc32c(&out[8..]);
         out[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -62,7 +79,7 @@ impl RecordHead {
     pub fn decode(bytes: &[u8], shard_identity: u64) -> Option<RecordHead> {
         let bytes: &[u8; HEAD_LEN] = bytes.get(..HEAD_LEN)?.try_into().ok()?;
         let head = RecordHead::decode_fields(bytes).ok()?;
-        (head.crc == crc32c(&bytes[8..]) && head.shard_identity == shard_identity).then_some(head)
+        (head.crc == crc32c(&bytes[8..]) && head.front.shard_identity == shard_identity).then_some(head)
     }
 
     fn decode_fields(bytes: &[u8; HEAD_LEN]) -> Result<RecordHead, DecodeError> {
@@ -74,18 +91,11 @@ impl RecordHead {
         let crc = r.u32()?;
         let (shard_identity, sequence) = (r.u64()?, r.u64()?);
         let (body_len, body_crc, chain) = (r.u32()?, r.u32()?, r.u32()?);
-        r.skip(12)?;
+        let (header_sequence, incarnation) = (r.u64()?, r.u32()?);
         let (flushed_up_to, entries_len) = (r.u64()?, r.u32()?);
-        Ok(RecordHead {
-            shard_identity,
-            sequence,
-            chain,
-            flushed_up_to,
-            body_len,
-            body_crc,
-            entries_len,
-            crc,
-        })
+        let front =
+            RecordFront { shard_identity, sequence, chain, flushed_up_to, header_sequence, incarnation };
+        Ok(RecordHead { front, body_len, body_crc, entries_len, crc })
     }
 
     /// Length of header and body, without padding.
@@ -96,6 +106,11 @@ impl RecordHead {
     pub fn blocks(&self) -> u64 {
         self.len().div_ceil(BLOCK as u64)
     }
+}
+
+/// True if a block begins like a record, damaged or not.
+pub fn has_record_magic(block: &[u8]) -> bool {
+    block.starts_with(&MAGIC.to_le_bytes())
 }
 
 /// A record under construction: entries are appended behind the room for header and totals.
@@ -121,15 +136,7 @@ impl RecordBuilder {
     }
 
     /// The record in whole blocks, and its header's checksum, which is the chain of the next record. Copies no data.
-    pub fn seal(
-        self,
-        shard_identity: u64,
-        sequence: u64,
-        chain: u32,
-        flushed_up_to: u64,
-        totals: &Totals,
-        data: Rope,
-    ) -> (Rope, u32) {
+    pub fn seal(self, of: RecordFront, totals: &Totals, data: Rope) -> (Rope, u32) {
         static ZEROES: [u8; BLOCK] = [0; BLOCK];
         let entries_len = self.entries_len();
         let RecordBuilder(mut front) = self;
@@ -144,10 +151,7 @@ impl RecordBuilder {
             digest.finalize() as u32
         };
         let head = RecordHead {
-            shard_identity,
-            sequence,
-            chain,
-            flushed_up_to,
+            front: of,
             body_len: u32::try_from(body_len).expect("a batch is bounded"),
             body_crc,
             entries_len: u32::try_from(entries_len).expect("a batch is bounded"),
@@ -203,11 +207,19 @@ mod tests {
         let mut draft = RecordBuilder::with_capacity(4);
         draft.entries().extend_from_slice(b"some entries");
         assert_eq!(draft.entries_len(), 12);
-        let (rope, crc) = draft.seal(77, 5, 123, 4, &totals, data);
+        let front = RecordFront {
+            shard_identity: 77,
+            sequence: 5,
+            chain: 123,
+            flushed_up_to: 4,
+            header_sequence: 3,
+            incarnation: 2,
+        };
+        let (rope, crc) = draft.seal(front, &totals, data);
         let bytes = rope.to_bytes();
         assert_eq!(bytes.len() as u64, Record::blocks(12, 5010) * BLOCK as u64);
         let head = RecordHead::decode(&bytes, 77).unwrap();
-        assert_eq!((head.sequence, head.chain, head.flushed_up_to, head.crc), (5, 123, 4, crc));
+        assert_eq!((head.front, head.crc), (front, crc));
         assert_eq!(head.blocks(), 2);
         let record = Record::decode(head, &bytes).unwrap();
         assert_eq!((record.totals, record.entries()), (totals, &b"some entries"[..]));

@@ -15,6 +15,8 @@ use thiserror::Error;
 
 /// Bytes of one read.
 const AHEAD_BLOCKS: u64 = 256;
+/// Factor by which a read ahead that failed is repeated shorter.
+const READ_LESS: u64 = 8;
 /// Distance in which a record behind a missing one is searched for. A longer record has a single transaction with as many
 /// bytes of keys.
 const LOOKED_BEHIND_BLOCKS: u64 = 32 << 20 >> 12;
@@ -24,13 +26,24 @@ pub enum ReplayError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error(
-        "record {missing} of the log is damaged: record {later} was written when it was on stable storage"
+        "record {missing} of the log, at bytes {} to {} of the device, is damaged: record {later} was written when it was on \
+         stable storage", place.offset(), place.offset() + place.bytes() - 1
     )]
-    Damaged { missing: u64, later: u64 },
+    Damaged { missing: u64, later: u64, place: Run },
+    #[error(
+        "record {sequence} of the log, at bytes {} to {} of the device, cannot be read",
+        place.offset(), place.offset() + place.bytes() - 1
+    )]
+    Unreadable { sequence: u64, place: Run },
+    #[error("both slots have header {found} or older, and the log was written behind header {needed}")]
+    HeaderLost { found: u64, needed: u64 },
 }
 
 pub struct Replay {
     shard_identity: u64,
+    header_sequence: u64,
+    /// Greatest incarnation of the records that were seen, whole or not.
+    incarnation: u32,
     run: Run,
     next_sequence: u64,
     chain: u32,
@@ -54,6 +67,8 @@ impl Replay {
     pub fn new(header: &Header, run: Run) -> Replay {
         Replay {
             shard_identity: header.shard_identity,
+            header_sequence: header.sequence,
+            incarnation: header.incarnation,
             run,
             next_sequence: header.log_sequence,
             chain: header.log_chain,
@@ -74,59 +89,94 @@ impl Replay {
                 return Ok(Some(record));
             }
         }
-        match self.later_record(read) {
-            Some(later) => Err(ReplayError::Damaged { missing: self.next_sequence, later }),
-            None => Ok(None),
-        }
+        self.look_behind(read)?;
+        Ok(None)
     }
 
-    /// The sequence of a record that was written after the missing one was on stable storage.
-    fn later_record(&mut self, read: &mut ReadAt<'_>) -> Option<u64> {
+    /// Looks at the records behind the end of the log. Fails if one of them was written after the missing one was on stable
+    /// storage.
+    fn look_behind(&mut self, read: &mut ReadAt<'_>) -> Result<(), ReplayError> {
         let at = self.ring.block(self.ring.head());
         let behind = at..(at + LOOKED_BEHIND_BLOCKS).min(self.run.len);
         let wrapped = 0..LOOKED_BEHIND_BLOCKS.min(at);
         for block in behind.chain(wrapped) {
-            // An unreadable block ends the search.
-            let Ok(Some(front)) = self.blocks_at(block, 1, read) else { continue };
-            let head = RecordHead::decode(&front, self.shard_identity);
-            let is_later =
-                |h: &RecordHead| h.sequence > self.next_sequence && h.flushed_up_to >= self.next_sequence;
-            if let Some(head) = head.filter(is_later) {
-                return Some(head.sequence);
+            let Some(head) = self.head_at(block, read)? else { continue };
+            if head.front.sequence > self.next_sequence && head.front.flushed_up_to >= self.next_sequence {
+                let end = if block > at { block } else { self.run.len };
+                let place = Run::new(self.run.start + at, end - at);
+                return Err(ReplayError::Damaged {
+                    missing: self.next_sequence,
+                    later: head.front.sequence,
+                    place,
+                });
             }
         }
-        None
+        Ok(())
     }
 
-    fn record_at(&mut self, block: u64, read: &mut ReadAt<'_>) -> Result<Option<Record>, DeviceError> {
-        let Some(front) = self.blocks_at(block, 1, read)? else { return Ok(None) };
-        let head = RecordHead::decode(&front, self.shard_identity)
-            .filter(|h| h.sequence == self.next_sequence && h.chain == self.chain);
-        let Some(head) = head else { return Ok(None) };
-        let Some(bytes) = self.blocks_at(block, head.blocks(), read)? else { return Ok(None) };
-        Ok(Record::decode(head, &bytes))
+    /// The complete header of a record at this block. An unreadable block has none.
+    fn head_at(&mut self, block: u64, read: &mut ReadAt<'_>) -> Result<Option<RecordHead>, ReplayError> {
+        let Some(Some(bytes)) = self.blocks_at(block, 1, read)? else { return Ok(None) };
+        let Some(head) = RecordHead::decode(&bytes, self.shard_identity) else { return Ok(None) };
+        self.incarnation = self.incarnation.max(head.front.incarnation);
+        match head.front.header_sequence > self.header_sequence {
+            true => Err(ReplayError::HeaderLost {
+                found: self.header_sequence,
+                needed: head.front.header_sequence,
+            }),
+            false => Ok(Some(head)),
+        }
     }
 
-    /// Blocks of the ring; `None` beyond its end.
+    fn record_at(&mut self, block: u64, read: &mut ReadAt<'_>) -> Result<Option<Record>, ReplayError> {
+        let head = self.head_at(block, read)?;
+        let is_next =
+            |head: &RecordHead| head.front.sequence == self.next_sequence && head.front.chain == self.chain;
+        let Some(head) = head.filter(is_next) else { return Ok(None) };
+        match self.blocks_at(block, head.blocks(), read)? {
+            None => Ok(None),
+            Some(Some(bytes)) => Ok(Record::decode(head, &bytes)),
+            // A header of this chain stands before it, so the record was written. It may have been acknowledged.
+            Some(None) => Err(ReplayError::Unreadable {
+                sequence: head.front.sequence,
+                place: Run::new(self.run.start + block, head.blocks()),
+            }),
+        }
+    }
+
+    /// Blocks of the ring; `None` beyond its end, `Some(None)` if some of them cannot be read. What is read ahead may be
+    /// unreadable: it may lie behind the end of the log.
     fn blocks_at(
         &mut self,
         block: u64,
         count: u64,
         read: &mut ReadAt<'_>,
-    ) -> Result<Option<Bytes>, DeviceError> {
+    ) -> Result<Option<Option<Bytes>>, ReplayError> {
         if block + count > self.run.len {
             return Ok(None);
         }
         let (start, bytes) = &self.ahead;
         let end = start + (bytes.len() / BLOCK) as u64;
         if block < *start || block + count > end {
-            let len = count.max(AHEAD_BLOCKS).min(self.run.len - block);
-            let from = Run::new(self.run.start + block, len);
-            self.ahead = (block, read(from.offset(), from.bytes() as usize)?);
+            let ahead = count.max(AHEAD_BLOCKS).min(self.run.len - block);
+            let mut read_run = |len: u64| {
+                let from = Run::new(self.run.start + block, len);
+                read(from.offset(), from.bytes() as usize)
+            };
+            let (mut len, mut bytes) = (ahead, read_run(ahead));
+            while bytes == Err(DeviceError::Io) && len > count {
+                len = (len / READ_LESS).max(count);
+                bytes = read_run(len);
+            }
+            match bytes {
+                Ok(bytes) => self.ahead = (block, bytes),
+                Err(DeviceError::Io) => return Ok(Some(None)),
+                Err(error) => return Err(error.into()),
+            }
         }
         let (start, bytes) = &self.ahead;
         let first = (block - start) as usize * BLOCK;
-        Ok(Some(bytes.slice(first..first + count as usize * BLOCK)))
+        Ok(Some(Some(bytes.slice(first..first + count as usize * BLOCK))))
     }
 
     /// End of the last record of [`Replay::next`].
@@ -139,6 +189,11 @@ impl Replay {
         self.ring.rewind(mark.head);
         self.next_sequence = mark.next_sequence;
         self.chain = mark.chain;
+    }
+
+    /// The incarnation of this opening: greater than all that were seen.
+    pub fn next_incarnation(&self) -> u32 {
+        self.incarnation.wrapping_add(1)
     }
 
     /// The ring after the last record, and the sequence and chain of the next record.

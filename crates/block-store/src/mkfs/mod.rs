@@ -11,8 +11,12 @@ pub use probe::{Contents, Finding, probe};
 
 use crate::blocking::Blocking;
 use crate::format::{FormatOptions, Header, Superblock, UnfinishedFormat};
+use crate::log::{FIRST_INCARNATION, RecordBuilder, RecordFront, put_put};
+use crate::object::key;
 use crate::shard::OpenError;
+use crate::space::lease_record;
 use bytes::Bytes;
+use codec::Rope;
 use device::{BLOCK, BlockDevice};
 use probe::END_BYTES;
 
@@ -24,7 +28,8 @@ const ZEROES_LEN: u64 = 1 << 20;
 /// The superblock is written last. Until then its blocks hold a note that a format is under way, so that one that was
 /// interrupted can be told from a device with foreign data. The device's first and last MiB are zeroed: partition
 /// tables, their backups and RAID metadata lie there, which a kernel would find again. The logs are written through with
-/// zeroes, so that a file has blocks there and a write to the log changes no metadata of a file system.
+/// zeroes, so that a file has blocks there and a write to the log changes no metadata of a file system. The first record of
+/// each log leases the shard's first zones, its reserve among them.
 pub fn format(
     device: &mut dyn BlockDevice,
     options: &FormatOptions,
@@ -41,17 +46,37 @@ pub fn format(
     }
     write_zeroes(&mut blocking, 2 * BLOCK as u64, END_BYTES)?;
     write_zeroes(&mut blocking, size - END_BYTES, size)?;
-    for (shard, region) in superblock.regions.iter().enumerate() {
-        let log = region.log();
-        write_zeroes(&mut blocking, log.offset(), log.offset() + log.bytes())?;
+    for (shard, place) in superblock.shards.iter().enumerate() {
+        write_zeroes(&mut blocking, place.log.offset(), place.log.offset() + place.log.bytes())?;
         let header = Header::first(superblock.identity.of_shard(shard));
-        blocking.write(region.header_slot(0).offset(), vec![0; 2 * BLOCK])?;
-        blocking.write(region.header_slot(header.slot()).offset(), header.encode())?;
+        let leases = first_record(&header, superblock.first_leases(shard));
+        blocking.write(place.log.offset(), leases)?;
+        for slot in [0, 1] {
+            blocking.write(place.header_slot(slot).offset(), header.encode())?;
+        }
     }
     blocking.flush()?;
-    blocking.write(0, [superblock.encode(), superblock.encode()].concat())?;
+    let block = superblock.encode()?;
+    for copy in superblock.copies() {
+        blocking.write(copy * BLOCK as u64, block.clone())?;
+    }
     blocking.flush()?;
     Ok(superblock)
+}
+
+/// The first record of a log: leases of these zones.
+fn first_record(header: &Header, zones: std::ops::Range<u32>) -> Rope {
+    let mut record = RecordBuilder::with_capacity(zones.len() * 16);
+    zones.for_each(|zone| put_put(record.entries(), &key::lease(zone), &lease_record(&[])));
+    let front = RecordFront {
+        shard_identity: header.shard_identity,
+        sequence: header.log_sequence,
+        chain: header.log_chain,
+        header_sequence: header.sequence,
+        flushed_up_to: 0,
+        incarnation: FIRST_INCARNATION,
+    };
+    record.seal(front, &header.totals, Rope::new()).0
 }
 
 fn write_zeroes(blocking: &mut Blocking<'_>, from: u64, to: u64) -> Result<(), OpenError> {

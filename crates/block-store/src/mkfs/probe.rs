@@ -5,7 +5,10 @@
 
 use super::signatures;
 use crate::blocking::Blocking;
-use crate::format::{Superblock, SuperblockError, UnfinishedFormat, has_shard_header, has_superblock_magic};
+use crate::format::{
+    SUPERBLOCK_BLOCKS, Superblock, SuperblockError, UnfinishedFormat, has_header_magic, has_superblock_magic,
+};
+use crate::log::has_record_magic;
 use bytes::Bytes;
 use device::{BLOCK, BlockDevice};
 use std::collections::BTreeMap;
@@ -14,6 +17,10 @@ use std::fmt;
 /// Bytes at each end that must be zero.
 pub(super) const END_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: u64 = BLOCK as u64;
+/// Blocks at each end of a device that a format with the greatest number of shards writes headers to.
+const HEADERS_END: u64 = 130;
+/// Blocks in which the first log begins.
+const LOGS_START: u64 = HEADERS_END + 1;
 
 /// Result of [`probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +76,10 @@ pub fn probe(device: &mut dyn BlockDevice, tail: &[u8], wait: &mut dyn FnMut()) 
         None => SuperblockError::NotAStore,
     };
     let unfinished = probe.unfinished();
-    let has_header = probe.read(2 * BLOCK_BYTES, 2 * BLOCK).is_some_and(|slots| has_shard_header(&slots));
+    // The slots of the first shard, in version 1 and now.
+    let has_header = [2, 3]
+        .into_iter()
+        .any(|number| probe.read(number * BLOCK_BYTES, BLOCK).is_some_and(|slot| has_header_magic(&slot)));
     match superblock {
         // An interrupted format leaves a header, and may have torn one copy of the superblock.
         _ if unfinished.is_some() => {}
@@ -154,14 +164,16 @@ impl<'a> Probe<'a> {
         Some(out)
     }
 
-    /// The superblock, from its two copies. An unreadable copy counts as zeroes: the other one decides.
+    /// The superblock, from its copies. An unreadable copy counts as missing: the others decide.
     fn superblock(&mut self) -> Option<Result<Superblock, SuperblockError>> {
-        let copies = [0, BLOCK_BYTES].map(|offset| self.read(offset, BLOCK));
-        if copies.iter().all(Option::is_none) {
+        let last = (self.size / BLOCK_BYTES).saturating_sub(1);
+        let copies: Vec<Option<Vec<u8>>> =
+            [0, 1, last].into_iter().map(|number| self.read(number * BLOCK_BYTES, BLOCK)).collect();
+        if copies[..SUPERBLOCK_BLOCKS as usize].iter().all(Option::is_none) {
             return None;
         }
-        let blocks = copies.map(|copy| copy.unwrap_or_else(|| vec![0; BLOCK])).concat();
-        Some(Superblock::read(&blocks, self.size))
+        let copies: Vec<Option<&[u8]>> = copies.iter().map(Option::as_deref).collect();
+        Some(Superblock::choose(&copies, self.size))
     }
 
     fn unfinished(&mut self) -> Option<String> {
@@ -175,7 +187,7 @@ impl<'a> Probe<'a> {
         let read = self.blocks.iter().filter(|(number, _)| is_end(**number * BLOCK_BYTES));
         read.filter_map(|(number, block)| {
             let block = block.as_ref()?;
-            if is_unfinished && is_of_format(*number, block) {
+            if is_unfinished && self.is_of_format(*number, block) {
                 return None;
             }
             let within = block.iter().position(|byte| *byte != 0)?;
@@ -189,14 +201,20 @@ impl<'a> Probe<'a> {
         let first = failed.next()?;
         Some(Finding::Unreadable { offset: first * BLOCK_BYTES, blocks: 1 + failed.count() as u64 })
     }
-}
 
-/// True for a block that an interrupted format has written, whole or torn: a note or superblock, or the first shard's
-/// header.
-fn is_of_format(number: u64, block: &[u8]) -> bool {
-    match number {
-        0 | 1 => has_superblock_magic(block),
-        2 | 3 => true,
-        _ => false,
+    /// True for a block that an interrupted format may have written, whole or torn: a note or superblock, a header, or a log
+    /// record.
+    fn is_of_format(&self, number: u64, block: &[u8]) -> bool {
+        let last = (self.size / BLOCK_BYTES).saturating_sub(1);
+        match number {
+            0 | 1 => has_superblock_magic(block),
+            number if number == last => has_superblock_magic(block),
+            // A torn header may have its checksum, in the last bytes, and nothing else.
+            number if number < HEADERS_END || number + HEADERS_END > last => {
+                let is_torn = block[..BLOCK - 4].iter().all(|byte| *byte == 0);
+                has_header_magic(block) || has_record_magic(block) || is_torn
+            }
+            number => number < LOGS_START && has_record_magic(block),
+        }
     }
 }

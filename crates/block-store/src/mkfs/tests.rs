@@ -12,6 +12,7 @@ fn options(label: &str) -> FormatOptions {
         label: label.into(),
         shards: 2,
         log_bytes: Some(1 << 20),
+        zone_bytes: Some(256 << 10),
         discard: false,
     }
 }
@@ -19,6 +20,13 @@ fn options(label: &str) -> FormatOptions {
 fn write(device: &mut Simulated, offset: u64, data: Vec<u8>) {
     device.submit(0, Request::Write { offset, data: data.into(), durability: Durability::Flushed });
     while device.poll(&mut Vec::new()) {}
+}
+
+/// Writes all copies of the superblock.
+fn write_copies(device: &mut Simulated, block: &[u8]) {
+    for copy in [0, 1, SIZE / BLOCK as u64 - 1] {
+        write(device, copy * BLOCK as u64, block.to_vec());
+    }
 }
 
 /// Zeroes at both ends. In between, a simulated device holds what no test wrote: not zeroes.
@@ -64,7 +72,7 @@ fn formatted_device_holds_its_store() {
 
 #[test]
 fn one_damaged_superblock_copy_is_still_a_store() {
-    for copy in [0, 1] {
+    for copy in [0, 1, SIZE / BLOCK as u64 - 1] {
         let mut device = blank(SIZE);
         let superblock = formatted(&device);
         write(&mut device, copy * BLOCK as u64, vec![7; BLOCK]);
@@ -77,25 +85,25 @@ fn one_damaged_superblock_copy_is_still_a_store() {
 #[test]
 fn damaged_superblock_is_named() {
     let mut device = blank(SIZE);
-    let mut damaged = formatted(&device).encode();
+    let mut damaged = formatted(&device).encode().unwrap();
     damaged[20] ^= 1;
-    write(&mut device, 0, [&damaged[..], &damaged[..]].concat());
-    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Checksum(1))]);
+    write_copies(&mut device, &damaged);
+    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Checksum(2))]);
 }
 
 #[test]
 fn newer_superblock_is_named_with_its_version() {
     let mut device = blank(SIZE);
-    let mut newer = formatted(&device).encode();
-    newer[8] = 2;
+    let mut newer = formatted(&device).encode().unwrap();
+    newer[8] = 3;
     let sum = crate::checksum::crc32c(&newer[..BLOCK - 4]);
     newer[BLOCK - 4..].copy_from_slice(&sum.to_le_bytes());
-    write(&mut device, 0, [&newer[..], &newer[..]].concat());
-    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Version(2))]);
+    write_copies(&mut device, &newer);
+    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Version(3))]);
     // Of a format that keeps its checksum elsewhere.
     newer[BLOCK - 1] ^= 1;
-    write(&mut device, 0, [&newer[..], &newer[..]].concat());
-    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Checksum(2))]);
+    write_copies(&mut device, &newer);
+    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Checksum(3))]);
 }
 
 #[test]
@@ -103,7 +111,7 @@ fn store_on_a_shrunk_device_is_named() {
     let large = blank(SIZE);
     let superblock = formatted(&large);
     let mut device = blank(SIZE / 2);
-    write(&mut device, 0, [superblock.encode(), superblock.encode()].concat());
+    write(&mut device, 0, superblock.encode().unwrap());
     let shrunk = SuperblockError::Shrunk { stored: SIZE, device: SIZE / 2 };
     assert_eq!(findings(&device), [Finding::Superblock(shrunk)]);
 }
@@ -112,7 +120,7 @@ fn store_on_a_shrunk_device_is_named() {
 fn zeroed_superblock_leaves_the_shard_header_as_finding() {
     let mut device = blank(SIZE);
     formatted(&device);
-    write(&mut device, 0, vec![0; 2 * BLOCK]);
+    write_copies(&mut device, &[0; BLOCK]);
     assert_eq!(findings(&device), [Finding::ShardHeader]);
 }
 
@@ -193,9 +201,13 @@ fn format_leaves_no_signature_but_its_own() {
     put(&device, 64 * 1024 + 0x40, b"_BHRfS_M");
     formatted(&device);
     // With the store's own blocks gone, nothing else is found.
-    let region = read_superblock(&mut device.clone(), &mut || ()).unwrap().regions[0];
-    write(&mut device, 0, vec![0; 2 * BLOCK]);
-    write(&mut device, region.header_slot(0).offset(), vec![0; 2 * BLOCK]);
+    let shards = read_superblock(&mut device.clone(), &mut || ()).unwrap().shards;
+    write_copies(&mut device, &[0; BLOCK]);
+    for place in &shards {
+        for block in place.headers.into_iter().chain([place.log.start]) {
+            write(&mut device, block * BLOCK as u64, vec![0; BLOCK]);
+        }
+    }
     assert_eq!(contents(&device), Contents::Blank);
 }
 

@@ -12,7 +12,8 @@
 //! | `40` | number, `01`, key | value of an omap key |
 //! | `40` | number, `02`, key | empty: this layer hides the key of its ancestors |
 //! | `50` | block / 64 | [`super::refcount::Refcounts`] |
-//! | `60` | zone | one bit per block: it holds data |
+//! | `60` | zone | of version 1: the bitmap of a zone of the shard's region |
+//! | `61` | zone | a lease, with one bit per block: it holds data |
 //! | `68` | number | [`super::layer::Layer`] |
 //! | `70` | number | empty, or the pool: pages and omap keys of this number are to be cleaned away |
 //! | `71` | number | empty, or the pool: entries of this layer, or of its parent, are to be given on |
@@ -37,6 +38,7 @@ const OMAP: u8 = 0x40;
 const REFCOUNT: u8 = 0x50;
 const ZONE: u8 = 0x60;
 const LAYER: u8 = 0x68;
+const LEASE: u8 = 0x61;
 const CLEANING: u8 = 0x70;
 const LAYER_CLEANING: u8 = 0x71;
 const POOL: u8 = 0x80;
@@ -94,8 +96,13 @@ pub fn all_refcounts() -> (Key, Key) {
     whole_space(REFCOUNT)
 }
 
+/// Zones of version 1.
 pub fn all_zones() -> (Key, Key) {
     whole_space(ZONE)
+}
+
+pub fn all_leases() -> (Key, Key) {
+    whole_space(LEASE)
 }
 
 pub fn all_layers() -> (Key, Key) {
@@ -415,12 +422,22 @@ pub fn refcounts(group: u64) -> Key {
     numbered(REFCOUNT, group, 0)
 }
 
+/// Key of a zone of version 1.
 pub fn zone(zone: u32) -> Key {
-    let mut out = vec![ZONE];
+    zone_key(ZONE, zone)
+}
+
+pub fn lease(zone: u32) -> Key {
+    zone_key(LEASE, zone)
+}
+
+fn zone_key(first_byte: u8, zone: u32) -> Key {
+    let mut out = vec![first_byte];
     out.extend_from_slice(&zone.to_be_bytes());
     out
 }
 
+/// Decodes a key of [`all_zones`] or [`lease`].
 pub fn parse_zone(key: &[u8]) -> Result<u32, DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;

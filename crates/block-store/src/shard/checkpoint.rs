@@ -1,12 +1,16 @@
 //! Checkpoints: they make the older part of the log superfluous, and free it.
 //!
 //! ```text
-//! begin (with an empty open batch): put records of changed zones into the index, freeze the memtable, write deferred
-//!       data to its blocks
+//! begin (with an empty open batch): write deferred data to its blocks
+//!   ─▶ zones: put records of changed zones into the index, some in each turn; then freeze the memtable
 //!   ─▶ settled: all of that is written, and the log is durable up to the mark  ─▶ write the manifest
-//!   ─▶ flush  ─▶ write the header, with the manifest and the new start of the log, and flush
+//!   ─▶ flush  ─▶ write the header, with the manifest and the new start of the log, flushed
+//!   ─▶ write the header to the other slot, flushed
 //!   ─▶ free the log before that start, the old manifest, and replaced tables
 //! ```
+//!
+//! The record of a zone is that of its turn, and so may be newer than the mark. Replay from the mark redoes the same changes
+//! of bits once more. Records of zones are in tables when the log is durable up to their own turn.
 //!
 //! When space is short, only the space of replaced tables may be left to free, and a checkpoint that must write tables first
 //! cannot use it. Then a manifest of the present tables is written alone, under a header with the old start of the log, and
@@ -17,11 +21,15 @@ use crate::checksum::crc32c;
 use crate::format::{Header, MANIFEST_RUNS_MAX, ManifestPlace, Totals};
 use crate::index::{LogMark, TakeSpace};
 use crate::io::Owner;
-use crate::object::key;
+use crate::object::key::{self, Key};
 use crate::planted::{self, PlantedBug};
-use crate::space::Run;
+use crate::space::{Run, lease_record};
 use bytes::Bytes;
 use device::{BLOCK, DeviceError, Durability};
+use std::collections::VecDeque;
+
+/// Bytes of zone records that one turn puts into the index.
+const ZONE_BYTES_OF_TURN: u64 = 64 << 10;
 
 pub(super) struct Checkpoints {
     /// The header on the device.
@@ -35,15 +43,36 @@ pub(super) struct Checkpoints {
     stopped: bool,
     /// Number of free blocks when a manifest found no space.
     refused_at: Option<u64>,
+    /// Keys of the bitmap of version 1, to be deleted by the first checkpoint.
+    old_zones: VecDeque<Key>,
 }
 
 /// State of the checkpoint: the work that it waits for.
 enum CheckpointState {
     Idle,
     Settling(Start),
-    Manifest { goal: Goal, place: ManifestPlace, version: u64, writes: usize },
-    Flush { goal: Goal, place: ManifestPlace, version: u64 },
-    Header { goal: Goal, header: Header, version: u64 },
+    Manifest {
+        goal: Goal,
+        place: ManifestPlace,
+        version: u64,
+        writes: usize,
+    },
+    Flush {
+        goal: Goal,
+        place: ManifestPlace,
+        version: u64,
+    },
+    Header {
+        goal: Goal,
+        header: Header,
+        version: u64,
+    },
+    /// The header is complete in its first slot, and is being written to the other one.
+    OtherSlot {
+        goal: Goal,
+        header: Header,
+        version: u64,
+    },
 }
 
 /// Purpose of a header.
@@ -62,10 +91,12 @@ struct Start {
     position: u64,
     chain: u32,
     totals: Totals,
+    /// Mark of the memtable that has the last record of a zone; `None` until it is frozen.
+    zones_mark: Option<u64>,
 }
 
 impl Checkpoints {
-    pub(super) fn new(header: Header) -> Checkpoints {
+    pub(super) fn new(header: Header, old_zones: VecDeque<Key>) -> Checkpoints {
         Checkpoints {
             header,
             state: CheckpointState::Idle,
@@ -73,7 +104,13 @@ impl Checkpoints {
             stopping: false,
             stopped: false,
             refused_at: None,
+            old_zones,
         }
+    }
+
+    /// Sequence of the header that both slots have.
+    pub(super) fn header_sequence(&self) -> u64 {
+        self.header.sequence
     }
 
     pub(super) fn force(&mut self) {
@@ -122,17 +159,16 @@ impl Shard {
     }
 
     pub(super) fn checkpoint(&mut self) {
+        self.put_zones();
+        let is_idle = matches!(self.checkpoints.state, CheckpointState::Idle);
+        // Records of PG logs that are in blocks need no place in the index.
+        let begins = is_idle && self.is_checkpoint_due() && !self.spills_first();
         match self.checkpoints.state {
-            CheckpointState::Idle if self.is_checkpoint_due() => {
-                // Records in blocks need no place in the index.
-                if !self.spills_first() {
-                    self.begin_checkpoint();
-                }
-            }
+            CheckpointState::Idle if begins => self.begin_checkpoint(),
             CheckpointState::Idle if self.can_make_room() => {
                 self.write_manifest(Goal::Room { settling: None })
             }
-            CheckpointState::Settling(start) if self.is_settled(start.mark) => {
+            CheckpointState::Settling(start) if self.is_settled(start) => {
                 self.write_manifest(Goal::Checkpoint(start));
             }
             CheckpointState::Settling(start) if self.can_make_room() => {
@@ -154,7 +190,8 @@ impl Shard {
         let is_refused = self.checkpoints.refused_at == Some(self.space.free_blocks());
         let starves = self.index.is_starving() && (is_refused || !self.index.holds_back());
         match self.checkpoints.state {
-            CheckpointState::Settling(start) if self.is_settled(start.mark) => is_refused,
+            CheckpointState::Settling(start) if self.is_settled(start) => is_refused,
+            CheckpointState::Settling(start) if start.zones_mark.is_none() => false,
             CheckpointState::Settling(_) | CheckpointState::Idle => starves,
             _ => false,
         }
@@ -182,25 +219,52 @@ impl Shard {
     fn begin_checkpoint(&mut self) {
         self.checkpoints.forced = false;
         let mark = self.log.gathering() - 1;
-        let dirty = self.space.take_dirty();
-        let zones = dirty.into_iter().map(|(zone, bits)| (key::zone(zone), bits.map(Bytes::from)));
-        self.index.apply(zones, LogMark(mark));
         let logs = self.pg_logs.take_dirty(mark).into_iter();
         let logs = logs.map(|(id, record)| (key::log_state(id), Some(Bytes::from(record))));
         self.index.apply(logs, LogMark(mark));
-        self.index.freeze();
+        self.space.begin_records();
         self.place_deferred(mark);
-        let position = self.log.ring.head();
-        let start = Start { mark, position, chain: self.log.chain(), totals: self.totals };
+        let (position, chain) = (self.log.ring.head(), self.log.chain());
+        let start = Start { mark, position, chain, totals: self.totals, zones_mark: None };
         self.checkpoints.state = CheckpointState::Settling(start);
-        // The frozen memtable can be flushed.
-        self.work_is_due = true;
+        self.put_zones();
     }
 
-    fn is_settled(&self, mark: u64) -> bool {
-        self.log.durable() >= mark
-            && self.index.flushed_mark() >= LogMark(mark)
-            && (self.staged.is_placed(mark) || planted::has(PlantedBug::LogFreedBeforePlaced))
+    /// Puts records of zones into the index: a bounded part of those that have changed before the checkpoint.
+    fn put_zones(&mut self) {
+        let CheckpointState::Settling(start) = self.checkpoints.state else { return };
+        if start.zones_mark.is_some() {
+            return;
+        }
+        // The open batch may have changed them.
+        let mark = self.log.gathering() - self.log.is_nothing_gathered() as u64;
+        let record_bytes = self.pool.map().zone_blocks() / 8;
+        let zones_max = (ZONE_BYTES_OF_TURN / record_bytes).max(1) as usize;
+        let (records, mut has_more) = self.space.next_records(zones_max);
+        let puts = records
+            .into_iter()
+            .map(|(zone, bits)| (key::lease(zone), Some(Bytes::from(lease_record(&bits)))));
+        self.index.apply(puts, LogMark(mark));
+        if !has_more && !self.checkpoints.old_zones.is_empty() {
+            let old = &mut self.checkpoints.old_zones;
+            let gone = old.drain(..old.len().min(zones_max)).map(|key| (key, None));
+            self.index.apply(gone, LogMark(mark));
+            has_more = !self.checkpoints.old_zones.is_empty();
+        }
+        // The memtable ends with a batch: later changes of one would hold back its mark.
+        let is_frozen = !has_more && self.log.is_nothing_gathered();
+        if is_frozen {
+            self.index.freeze();
+            self.checkpoints.state = CheckpointState::Settling(Start { zones_mark: Some(mark), ..start });
+        }
+        // More zones, or the flush of the frozen memtable.
+        self.work_is_due |= has_more || is_frozen;
+    }
+
+    fn is_settled(&self, start: Start) -> bool {
+        start.zones_mark.is_some_and(|zones| self.index.flushed_mark() >= LogMark(zones))
+            && self.log.durable() >= start.mark
+            && (self.staged.is_placed(start.mark) || planted::has(PlantedBug::LogFreedBeforePlaced))
     }
 
     fn write_manifest(&mut self, goal: Goal) {
@@ -249,7 +313,14 @@ impl Shard {
                 self.checkpoints.state = CheckpointState::Flush { goal, place, version };
             }
             CheckpointState::Flush { goal, place, version } => self.write_header(goal, place, version),
-            CheckpointState::Header { goal, header, version } => self.end_checkpoint(goal, header, version),
+            CheckpointState::Header { goal, header, version } => {
+                let other = 1 - header.slot();
+                self.put_header(&header, other);
+                self.checkpoints.state = CheckpointState::OtherSlot { goal, header, version };
+            }
+            CheckpointState::OtherSlot { goal, header, version } => {
+                self.end_checkpoint(goal, header, version);
+            }
             // A request that was in flight when the checkpoint failed.
             CheckpointState::Idle | CheckpointState::Settling(_) => {
                 debug_assert!(self.failed.is_some(), "no request was made")
@@ -259,7 +330,13 @@ impl Shard {
 
     fn write_header(&mut self, goal: Goal, place: ManifestPlace, version: u64) {
         let old = &self.checkpoints.header;
-        let next = Header { sequence: old.sequence + 1, manifest: Some(place), clean: false, ..old.clone() };
+        let next = Header {
+            sequence: old.sequence + 1,
+            manifest: Some(place),
+            clean: false,
+            incarnation: self.log.incarnation(),
+            ..old.clone()
+        };
         let header = match goal {
             Goal::Room { .. } => next,
             Goal::Checkpoint(start) => Header {
@@ -267,15 +344,20 @@ impl Shard {
                 log_sequence: start.mark + 1,
                 log_chain: start.chain,
                 totals: start.totals,
+                has_leases: true,
                 clean: self.checkpoints.stopping
                     && self.has_logged_all()
                     && self.log.gathering() == start.mark + 1,
                 ..next
             },
         };
-        let slot = self.region.header_slot(header.slot());
-        self.io.write(Owner::Header, 0, slot.offset(), header.encode().into(), Durability::Flushed);
+        self.put_header(&header, header.slot());
         self.checkpoints.state = CheckpointState::Header { goal, header, version };
+    }
+
+    fn put_header(&mut self, header: &Header, slot: u64) {
+        let place = self.place().header_slot(slot);
+        self.io.write(Owner::Header, 0, place.offset(), header.encode().into(), Durability::Flushed);
     }
 
     fn end_checkpoint(&mut self, goal: Goal, header: Header, version: u64) {

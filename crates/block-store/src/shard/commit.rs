@@ -14,8 +14,8 @@ use super::{DataRequest, Shard};
 use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{
-    Record, RecordBuilder, Ring, log_len, put_delete, put_delete_range, put_direct, put_free, put_inline,
-    put_log, put_patched, put_put, put_take,
+    Record, RecordBuilder, RecordFront, Ring, log_len, put_delete, put_delete_range, put_direct, put_free,
+    put_inline, put_log, put_patched, put_put, put_take,
 };
 use crate::object::key;
 use crate::plan::Effect;
@@ -30,6 +30,7 @@ use store::Completion;
 pub(super) struct Log {
     pub(super) ring: Ring,
     shard_identity: u64,
+    incarnation: u32,
     /// Sequence of the open batch.
     sequence: u64,
     /// Header checksum of the last sealed record.
@@ -104,10 +105,11 @@ fn flushed(sequence: u64) -> u64 {
 }
 
 impl Log {
-    pub(super) fn new(ring: Ring, shard_identity: u64, sequence: u64, chain: u32) -> Log {
+    pub(super) fn new(ring: Ring, shard_identity: u64, incarnation: u32, sequence: u64, chain: u32) -> Log {
         Log {
             ring,
             shard_identity,
+            incarnation,
             sequence,
             chain,
             durable: sequence - 1,
@@ -126,6 +128,10 @@ impl Log {
 
     pub(super) fn durable(&self) -> u64 {
         self.durable
+    }
+
+    pub(super) fn incarnation(&self) -> u32 {
+        self.incarnation
     }
 
     pub(super) fn chain(&self) -> u32 {
@@ -289,14 +295,15 @@ impl Shard {
             }
         }
         let sequence = self.log.sequence;
-        let (record, chain) = record.seal(
-            self.log.shard_identity,
+        let front = RecordFront {
+            shard_identity: self.log.shard_identity,
             sequence,
-            self.log.chain,
-            self.log.durable,
-            &self.totals,
-            inline_data,
-        );
+            chain: self.log.chain,
+            flushed_up_to: self.log.durable,
+            header_sequence: self.checkpoints.header_sequence(),
+            incarnation: self.log.incarnation,
+        };
+        let (record, chain) = record.seal(front, &self.totals, inline_data);
         self.counts.batches += 1;
         self.counts.batch_bytes += record.len() as u64;
         let place = self.log.ring.take((record.len() / device::BLOCK) as u64);
@@ -319,7 +326,10 @@ impl Shard {
     /// True if the open batch has cleaning only, and the next poll can add to it.
     fn gathers_cleaning(&self) -> bool {
         let open = &self.log.open;
-        open.tags.is_empty() && open.record.entries_len() < CLEANING_BATCH_BYTES && self.can_clean()
+        // A lease that work waits for is not delayed.
+        let waits_for_lease = self.jobs.lack_space() || self.index.is_starving();
+        let is_small = open.tags.is_empty() && open.record.entries_len() < CLEANING_BATCH_BYTES;
+        is_small && !waits_for_lease && self.can_clean()
     }
 
     fn defer(&mut self, runs: BTreeMap<u64, StagedRun>) -> usize {

@@ -161,8 +161,8 @@ impl Walk for AtRest<'_> {
         self.shard.pools.values().fold(Compressed::default(), |sum, pool| sum.plus(*pool))
     }
 
-    fn data_space(&self) -> Run {
-        self.shard.region.data()
+    fn zones(&self) -> Vec<Run> {
+        self.shard.space.leased_runs().collect()
     }
 
     fn stored_runs(&self) -> Vec<Run> {

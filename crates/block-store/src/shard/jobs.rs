@@ -264,6 +264,7 @@ impl Shard {
             return;
         }
         self.jobs.out_of_space = false;
+        self.space.forget_shortage();
         let collections: Vec<Collection> = self.jobs.queues.keys().copied().collect();
         for collection in collections {
             self.advance(collection);
@@ -329,6 +330,7 @@ impl Shard {
         let checkpoint_does = self.checkpoints.is_running() && !self.checkpoint_waits_for_room();
         let cleaning_does = !self.cleaner.is_idle() && self.log_has_room();
         self.io.under_way() == 0
+            && !self.can_lease()
             && self.log.is_idle()
             && !self.index_has_more
             && !checkpoint_does

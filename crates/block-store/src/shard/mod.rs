@@ -1,4 +1,4 @@
-//! A shard of the store: [`ObjectStore`] on one region of a device, owned by one core.
+//! A shard of the store: [`ObjectStore`] on leased zones of a device, owned by one core.
 //!
 //! All work is done in [`ObjectStore::poll`]: take completions of the device; continue the jobs that waited for them; seal
 //! and submit the open batch; continue flushes, merges, placement, cleaning and checkpoints; return completions.
@@ -26,6 +26,7 @@ mod discards;
 mod figures;
 mod fsck;
 mod jobs;
+mod leases;
 mod open;
 mod patching;
 mod placement;
@@ -33,26 +34,28 @@ mod reads;
 mod spills;
 
 pub use figures::Figures;
-pub use open::{OpenError, read_superblock};
+pub use open::OpenError;
 
 use crate::clean::Clean;
-use crate::format::{Region, Totals};
+use crate::format::{ShardPlace, Totals};
 use crate::index::{self, Bad, Index, LogMark, Ticket};
 use crate::io::{Io, IoCompletion, Owner};
 use crate::object::collection::CollectionRecord;
 use crate::pg_log::PgLogs;
 use crate::plan::{Collections, Pools};
 use crate::reading::{Damage, Resolved};
-use crate::space::{Run, Space};
+use crate::space::{Pool, Run, Space};
 use crate::staged::Staged;
 use checkpoint::Checkpoints;
 use cleaner::{CLEANER, Cleaner};
 use commit::Log;
 use device::DeviceError;
 use jobs::Jobs;
+use leases::Leases;
 use placement::Placement;
 use spills::{SPILLER, Spiller};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::{
     Collection, Completion, Compressed, Compression, CompressionMode, DeviceWork, ObjectStore, Placed,
     ReadRequest, Transaction, Usage,
@@ -125,7 +128,10 @@ pub enum Failure {
 const ROUNDS_MAX: usize = 16;
 
 pub struct Shard {
-    region: Region,
+    /// Its number on the device.
+    number: usize,
+    pool: Arc<Pool>,
+    leases: Leases,
     options: Options,
     io: Io,
     index: Index,
@@ -248,9 +254,11 @@ impl Shard {
         }
         if self.failed.is_none() {
             self.space.release(self.log.durable());
+            self.settle_leases();
             self.advance_stalled();
             self.clean();
             self.spill();
+            self.change_leases();
             self.seal();
             let durable = LogMark(self.log.durable());
             self.index_has_more = self.index.maintain(durable, &mut self.io, &mut self.space);
@@ -275,6 +283,7 @@ impl Shard {
             || self.work_is_due
             || self.can_discard()
             || self.can_spill()
+            || self.can_lease()
             || cleans;
         let background = background && self.failed.is_none();
         self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
@@ -285,11 +294,22 @@ impl Shard {
         let is_sound = self.failed.is_none();
         self.work_is_due
             || !self.ready.is_empty()
-            || is_sound && (self.index_has_more || self.can_clean() || self.can_spill() || self.can_discard())
+            || is_sound
+                && (self.index_has_more
+                    || self.can_clean()
+                    || self.can_spill()
+                    || self.can_discard()
+                    || self.can_lease())
     }
 
-    pub fn region(&self) -> Region {
-        self.region
+    /// Headers and log on the device.
+    pub fn place(&self) -> ShardPlace {
+        self.pool.superblock().shards[self.number]
+    }
+
+    /// Blocks of leased zones.
+    pub fn leased_runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.space.leased_runs()
     }
 
     /// Device runs with object data.
@@ -361,10 +381,11 @@ impl ObjectStore for Shard {
         let space = &self.space;
         // The space of replaced tables is available: a manifest frees it on demand.
         let replaced = self.index.replaced_bytes() / block;
-        let free = space.free_blocks() + space.released_blocks() + space.discarding_blocks() + replaced;
         Usage {
             total: self.space.blocks() * block,
-            available: free.saturating_sub(self.space.reserve_blocks()) * block,
+            available: space.available_blocks(replaced) * block,
+            pooled: self.pool.free_blocks() * block,
+            sharers: self.pool.superblock().shards.len() as u32,
             data: self.totals.data_bytes,
             omap: self.totals.omap_bytes,
             metadata: self.index.device_bytes(),

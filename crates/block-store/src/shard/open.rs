@@ -2,17 +2,18 @@
 //!
 //! Recovery runs before the reactor and blocks: it calls `wait` when only the device can go on.
 //!
-//! superblock ─▶ newest header ─▶ manifest ─▶ bitmap, collections and numbers to clean, from the index ─▶ replay of the log
-//! from the header's start ─▶ flush (a killed process may have left writes in the device's cache) ─▶ ready
+//! newest header ─▶ manifest ─▶ leases, collections and numbers to clean, from the index ─▶ replay of the log from the
+//! header's start ─▶ flush (a killed process may have left writes in the device's cache) ─▶ leases reported to the pool
 
 use super::checkpoint::Checkpoints;
 use super::commit::Log;
+use super::leases::Leases;
 use super::patching::Patching;
 use super::{Options, Shard};
 use crate::blocking::Blocking;
 use crate::checksum::crc32c;
 use crate::clean::Clean;
-use crate::format::{Header, ManifestPlace, Region, Superblock, SuperblockError};
+use crate::format::{Header, ManifestPlace, ShardPlace, SuperblockError};
 use crate::index::{Bad, Get, Holes, Index, Limit, LogMark, Scan, Ticket};
 use crate::io::{Io, IoCompletion, Owner};
 use crate::log::{Entries, Entry, Mark, PatchError, Record, Replay, ReplayError, patched};
@@ -22,7 +23,8 @@ use crate::object::packed::decode_pool;
 use crate::object::page::Page;
 use crate::pg_log::{PgLog, PgLogs};
 use crate::plan::{Cleanup, Collections, Pools};
-use crate::space::{Run, Space};
+use crate::planted::{self, PlantedBug};
+use crate::space::{LeaseConflict, Pool, Run, Space, ZoneId, lease_bits};
 use crate::staged::{Stage, Staged, StagedRun};
 use crate::view::{View, Wait};
 use bytes::Bytes;
@@ -30,6 +32,7 @@ use codec::{DecodeError, Rope};
 use device::{BLOCK, BlockDevice, DeviceError};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use store::Collection;
 use thiserror::Error;
 
@@ -43,6 +46,8 @@ pub enum OpenError {
     Headers,
     #[error("the shard's header has version {0}, of a newer release: open the store with that release")]
     NewerHeader(u32),
+    #[error("the store is damaged: {0}")]
+    Leases(#[from] LeaseConflict),
     #[error("the index's manifest is damaged")]
     Manifest,
     #[error("the index: {0}")]
@@ -68,16 +73,6 @@ impl From<ReplayError> for OpenError {
     }
 }
 
-/// Reads the superblock of a device: the owner and the shards of its store.
-pub fn read_superblock(
-    device: &mut dyn BlockDevice,
-    wait: &mut dyn FnMut(),
-) -> Result<Superblock, OpenError> {
-    let size = device.size();
-    let blocks = Blocking { device, wait }.read(0, 2 * BLOCK)?;
-    Ok(Superblock::read(&blocks, size)?)
-}
-
 /// State of a shard during recovery.
 struct Recovery<'a> {
     io: Io,
@@ -86,6 +81,10 @@ struct Recovery<'a> {
     flushed: LogMark,
     wait: &'a mut dyn FnMut(),
     space: Space,
+    /// Records of leases are unreadable: leases follow from the blocks that pages and tables name.
+    rebuilds_leases: bool,
+    /// Keys of the bitmap of version 1, to be deleted.
+    old_zones: VecDeque<Key>,
     staged: Staged,
     collections: Collections,
     pg_logs: PgLogs,
@@ -95,27 +94,26 @@ struct Recovery<'a> {
 }
 
 impl Shard {
-    /// Opens one shard of the store on `device`, which is a handle of its own.
+    /// Opens one shard of an attached store on `device`, which is a handle of its own, and reports its leases to the pool.
     pub fn open(
         mut device: Box<dyn BlockDevice>,
         shard: usize,
+        pool: &Arc<Pool>,
         options: Options,
         wait: &mut dyn FnMut(),
     ) -> Result<Shard, OpenError> {
-        let superblock = read_superblock(&mut *device, wait)?;
-        let region =
-            *superblock.regions.get(shard).ok_or(OpenError::NoSuchShard(superblock.regions.len()))?;
+        let superblock = pool.superblock();
+        let place = *superblock.shards.get(shard).ok_or(OpenError::NoSuchShard(superblock.shards.len()))?;
         let shard_identity = superblock.identity.of_shard(shard);
         let mut blocking = Blocking { device: &mut *device, wait };
-        let slots = blocking.read(region.header_slot(0).offset(), 2 * BLOCK)?;
-        let header = Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity)
-            .map_err(OpenError::NewerHeader)?
-            .ok_or(OpenError::Headers)?;
-        let mut space = Space::new(region.data(), region.log_blocks);
+        let header = read_header(&mut blocking, &place, shard_identity)?;
+        let log = place.log;
+        let mut space = Space::new(pool.map().clone(), superblock.reserve_blocks(shard));
         space.set_first_fit(options.first_fit);
         let index = match &header.manifest {
             Some(place) => {
-                let blob = read_manifest(&mut blocking, &space, place)?;
+                let blob = read_manifest(&mut blocking, &space, place);
+                let blob = blob.map_err(|error| lost_header(&mut blocking, &header, log).unwrap_or(error))?;
                 Index::open(options.index.clone(), &blob)?
             }
             None => Index::new(options.index.clone()),
@@ -126,6 +124,8 @@ impl Shard {
             index,
             wait,
             space,
+            rebuilds_leases: false,
+            old_zones: VecDeque::new(),
             staged: Staged::default(),
             collections: Collections::new(),
             pg_logs: PgLogs::default(),
@@ -133,9 +133,44 @@ impl Shard {
             to_clean: BTreeSet::new(),
             patching: Patching::default(),
         };
-        recovery.load()?;
-        let (log, totals) = recovery.replay(&header, region)?;
-        recovery.finish(header, region, log, totals, options)
+        let own_area = (!header.has_leases).then(|| pool.map().zones_of_area(shard));
+        recovery.load(own_area)?;
+        let (log, totals) = recovery.replay(&header, &place)?;
+        let shard = recovery.finish(shard, pool, header, log, totals, options)?;
+        pool.report(shard.number, shard.space.leases())?;
+        Ok(shard)
+    }
+}
+
+/// The newer complete header. Each slot is read by a request of its own, and one is enough.
+fn read_header(
+    blocking: &mut Blocking<'_>,
+    place: &ShardPlace,
+    shard_identity: u64,
+) -> Result<Header, OpenError> {
+    let mut slots = [None, None];
+    for (number, slot) in slots.iter_mut().enumerate() {
+        match blocking.read(place.header_slot(number as u64).offset(), BLOCK) {
+            Ok(block) => *slot = Some(block),
+            Err(DeviceError::Gone) => return Err(DeviceError::Gone.into()),
+            Err(error) => tracing::warn!(number, %error, "a header slot of the shard cannot be read"),
+        }
+    }
+    let [first, second] = &slots;
+    Header::newest([first.as_deref(), second.as_deref()], shard_identity)
+        .map_err(OpenError::NewerHeader)?
+        .ok_or(OpenError::Headers)
+}
+
+/// The error that a newer header was lost, if the log names one.
+fn lost_header(blocking: &mut Blocking<'_>, header: &Header, log: Run) -> Option<OpenError> {
+    let mut replay = Replay::new(header, log);
+    loop {
+        match replay.next(&mut |offset, len| blocking.read(offset, len)) {
+            Ok(Some(_)) => {}
+            Err(lost @ ReplayError::HeaderLost { .. }) => return Some(lost.into()),
+            Ok(None) | Err(_) => return None,
+        }
     }
 }
 
@@ -147,7 +182,7 @@ fn read_manifest(
     let is_there = |run: &Run| run.len > 0 && space.contains(*run);
     let bytes =
         place.runs.iter().filter(|run| is_there(run)).fold(0u64, |sum, run| sum.saturating_add(run.bytes()));
-    if !place.runs.iter().all(is_there) || place.len > bytes || bytes > space.blocks() * BLOCK as u64 {
+    if !place.runs.iter().all(is_there) || place.len > bytes || bytes > blocking.device.size() {
         return Err(OpenError::Manifest);
     }
     let mut blob = Vec::with_capacity(bytes as usize);
@@ -219,9 +254,9 @@ impl Recovery<'_> {
         }
     }
 
-    /// Loads the state that is kept in memory from the index.
-    fn load(&mut self) -> Result<(), OpenError> {
-        if let Err(error) = self.load_zones() {
+    /// Loads the state that is kept in memory from the index. `own_area`: zones that the shard leases by an old header.
+    fn load(&mut self, own_area: Option<std::ops::Range<ZoneId>>) -> Result<(), OpenError> {
+        if let Err(error) = self.load_zones(own_area) {
             if matches!(error, OpenError::Index(bad) if !bad.is_lost()) {
                 return Err(error);
             }
@@ -293,28 +328,51 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn load_zones(&mut self) -> Result<(), OpenError> {
-        let zones = match self.scan(key::all_zones()) {
-            Ok(entries) => entries
-                .into_iter()
-                .map(|(key, bits)| Ok((key::parse_zone(&key)?, bits)))
-                .collect::<Result<Vec<_>, DecodeError>>()?,
-            // All of them may have newer entries elsewhere.
-            Err(OpenError::Index(bad)) if bad.is_lost() => {
-                let mut zones = Vec::new();
-                for zone in 0..self.space.zones() {
-                    zones.extend(self.get(&key::zone(zone))?.map(|bits| (zone, bits)));
-                }
-                zones
+    /// Loads leases and bitmaps. In a store of version 1 the shard leases its whole area, and the bitmaps of its zones are
+    /// under old keys until the first checkpoint.
+    fn load_zones(&mut self, own_area: Option<std::ops::Range<ZoneId>>) -> Result<(), OpenError> {
+        let not_of_zone = OpenError::Damaged("a zone's bits do not belong to it");
+        if let Some(zones) = own_area {
+            for zone in zones.clone() {
+                self.space.replay_lease(zone);
+                self.space.mark_dirty(zone);
             }
-            Err(error) => return Err(error),
-        };
-        for (zone, bits) in zones {
-            if !self.space.load_zone(zone, &bits) {
-                return Err(OpenError::Damaged("a zone's bits do not belong to it"));
+            for (key, bits) in self.zone_records(key::all_zones(), key::zone, zones.len() as u32)? {
+                let zone = key::parse_zone(&key)?;
+                if zone as usize >= zones.len() || !self.space.load_zone(zones.start + zone, &bits) {
+                    return Err(not_of_zone);
+                }
+                self.old_zones.push_back(key);
+            }
+        }
+        let count = self.space.zones_of_store();
+        for (key, record) in self.zone_records(key::all_leases(), key::lease, count)? {
+            if !self.space.load_zone(key::parse_zone(&key)?, lease_bits(&record)?) {
+                return Err(not_of_zone);
             }
         }
         Ok(())
+    }
+
+    /// All records of a key space of zones.
+    fn zone_records(
+        &mut self,
+        range: (Key, Key),
+        key_of: fn(ZoneId) -> Key,
+        count: ZoneId,
+    ) -> Result<Vec<(Key, Bytes)>, OpenError> {
+        match self.scan(range) {
+            // All of them may have newer entries elsewhere.
+            Err(OpenError::Index(bad)) if bad.is_lost() => {
+                let mut records = Vec::new();
+                for zone in 0..count {
+                    let key = key_of(zone);
+                    records.extend(self.get(&key)?.map(|record| (key, record)));
+                }
+                Ok(records)
+            }
+            records => records,
+        }
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, OpenError> {
@@ -332,6 +390,7 @@ impl Recovery<'_> {
     /// block. Fails on unreadable pages: their blocks would be allocated again, and have two owners if the pages become
     /// readable later.
     fn rebuild_zones(&mut self) -> Result<(), OpenError> {
+        self.rebuilds_leases = true;
         self.space.forget_stored();
         let (mut at, end) = key::all_pages();
         let limit = Limit::new(4096, 1 << 20);
@@ -349,7 +408,7 @@ impl Recovery<'_> {
             }
             for unit in units {
                 if !self.space.replay(Run::new(unit, 1), true) {
-                    return Err(OpenError::Damaged("a page names blocks outside of the data space"));
+                    return Err(OpenError::Damaged("a page names blocks outside of all zones"));
                 }
             }
             match scanned {
@@ -370,8 +429,12 @@ impl Recovery<'_> {
     }
 
     /// Replays the log from the header's start.
-    fn replay(&mut self, header: &Header, region: Region) -> Result<(Log, crate::format::Totals), OpenError> {
-        let mut replay = Replay::new(header, region.log());
+    fn replay(
+        &mut self,
+        header: &Header,
+        place: &ShardPlace,
+    ) -> Result<(Log, crate::format::Totals), OpenError> {
+        let mut replay = Replay::new(header, place.log);
         let mut totals = header.totals;
         // Records that are not applied before a later record, or their checksums, prove that their direct data is there.
         let mut held: VecDeque<(Mark, Record)> = VecDeque::new();
@@ -379,10 +442,10 @@ impl Recovery<'_> {
         loop {
             let before = replay.mark();
             let Some(record) = replay.next(&mut |offset, len| self.read(offset, len))? else { break };
-            flushed_up_to = record.head.flushed_up_to.max(flushed_up_to);
+            flushed_up_to = record.head.front.flushed_up_to.max(flushed_up_to);
             held.push_back((before, record));
             while let Some((_, record)) =
-                held.pop_front_if(|(_, record)| record.head.sequence <= flushed_up_to)
+                held.pop_front_if(|(_, record)| record.head.front.sequence <= flushed_up_to)
             {
                 self.apply(&record)?;
                 totals = record.totals;
@@ -397,8 +460,9 @@ impl Recovery<'_> {
             totals = record.totals;
         }
         self.fold_patches()?;
+        let incarnation = replay.next_incarnation();
         let (ring, sequence, chain) = replay.finish();
-        Ok((Log::new(ring, header.shard_identity, sequence, chain), totals))
+        Ok((Log::new(ring, header.shard_identity, incarnation, sequence, chain), totals))
     }
 
     /// Number of the last records that have their direct data. Blocks that a later one of them released are not compared:
@@ -428,7 +492,7 @@ impl Recovery<'_> {
             let Entry::Direct { start, crcs } = entry? else { continue };
             let run = Run::new(start, crcs.len() as u64);
             if !self.space.contains(run) {
-                return Err(OpenError::Damaged("the log names blocks outside of the data space"));
+                return Err(OpenError::Damaged("the log names blocks outside of all zones"));
             }
             // An unreadable block is no torn write: its object is damaged, the log is not.
             let Ok(data) = self.read(run.offset(), run.bytes() as usize) else { continue };
@@ -444,9 +508,9 @@ impl Recovery<'_> {
     }
 
     fn apply(&mut self, record: &Record) -> Result<(), OpenError> {
-        let outside = OpenError::Damaged("the log names blocks outside of the data space");
+        let outside = OpenError::Damaged("the log names blocks outside of all zones");
         // The tables may be newer than the start of the log.
-        let mark = LogMark(record.head.sequence);
+        let mark = LogMark(record.head.front.sequence);
         let is_in_tables = mark <= self.flushed;
         // A memtable ends between two records, and has what the records before it left.
         if self.index.is_memtable_full() || self.patching.bytes() > PATCHING_BYTES_MAX {
@@ -481,7 +545,9 @@ impl Recovery<'_> {
                     if !self.space.replay(run, false) {
                         return Err(outside);
                     }
-                    self.staged.forget(run);
+                    if !planted::has(PlantedBug::GivenBackZoneWritten) {
+                        self.staged.forget(run);
+                    }
                 }
                 Entry::Inline { start, len } => {
                     let end = usize::try_from(len).ok().and_then(|len| len.checked_add(data_at));
@@ -498,7 +564,7 @@ impl Recovery<'_> {
                         return Err(outside);
                     }
                     self.staged.forget(run);
-                    let batch = record.head.sequence;
+                    let batch = record.head.front.sequence;
                     self.staged.insert(
                         start,
                         StagedRun { data, crcs, batch, stage: Stage::Deferred, is_logged: false },
@@ -616,6 +682,8 @@ impl Recovery<'_> {
                     self.pg_logs.remove(id, batch);
                 }
             }
+        } else if is_in(key::all_leases()) {
+            self.note_lease(key::parse_zone(changed)?, value)?;
         } else if is_in(key::all_pools()) {
             if let Some(value) = value {
                 self.pools.insert(key::parse_pool(changed)?, decode_pool(value)?);
@@ -630,26 +698,50 @@ impl Recovery<'_> {
         Ok(())
     }
 
+    /// Replays a lease or its end. With its end nothing of the shard is left in the zone: the pool has it next.
+    fn note_lease(&mut self, zone: ZoneId, value: Option<&[u8]>) -> Result<(), OpenError> {
+        let no_zone = OpenError::Damaged("the log names a zone that the store does not have");
+        match value {
+            Some(record) => {
+                lease_bits(record)?;
+                self.space.replay_lease(zone).then_some(()).ok_or(no_zone)
+            }
+            None => {
+                let run = self.space.replay_end_of_lease(zone).ok_or(no_zone)?;
+                if !planted::has(PlantedBug::GivenBackZoneWritten) {
+                    self.staged.forget(run);
+                }
+                Ok(())
+            }
+        }
+    }
+
     fn finish(
         mut self,
+        number: usize,
+        pool: &Arc<Pool>,
         header: Header,
-        region: Region,
         log: Log,
         totals: crate::format::Totals,
         options: Options,
     ) -> Result<Shard, OpenError> {
         self.flush()?;
+        if !self.rebuilds_leases && self.space.presumed().next().is_some() {
+            return Err(OpenError::Damaged("the log names blocks of a zone that the shard does not lease"));
+        }
         self.space.begin();
         self.space.set_discards(options.discard_blocks);
         let manifest = header.manifest.iter().flat_map(|place| place.runs.iter().copied());
         let tables = self.index.runs().map(|(offset, len)| Run::of_bytes(offset, len));
         for run in tables.chain(manifest) {
-            if !self.space.occupy(run) {
+            if !self.space.occupy(run, self.rebuilds_leases) {
                 return Err(OpenError::Damaged("an index table or manifest overlaps other blocks"));
             }
         }
         Ok(Shard {
-            region,
+            number,
+            pool: pool.clone(),
+            leases: Leases::default(),
             io: self.io,
             index: self.index,
             space: self.space,
@@ -669,7 +761,7 @@ impl Recovery<'_> {
             reading: BTreeMap::new(),
             data_requests: BTreeMap::new(),
             next_token: 0,
-            checkpoints: Checkpoints::new(header),
+            checkpoints: Checkpoints::new(header, self.old_zones),
             placement: Default::default(),
             discarding: super::discards::Discarding::default(),
             cleaner: super::Cleaner::new(self.to_clean),

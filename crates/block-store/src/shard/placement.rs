@@ -41,7 +41,7 @@ impl Shard {
     pub(super) fn place_some(&mut self) {
         while self.placement.mark > 0 && self.placement.in_flight_blocks < IN_FLIGHT_BLOCKS_MAX {
             if let Some((whole, data, runs)) = self.next_placement() {
-                self.place(whole, data, runs);
+                self.write_placement(whole, data, runs);
             } else if self.placement.next_block > 0 {
                 // The mark may have risen since the pass began, so data before this place may be due as well.
                 self.placement.next_block = 0;
@@ -70,7 +70,7 @@ impl Shard {
         Some((whole, data, runs))
     }
 
-    fn place(&mut self, whole: Run, data: Rope, runs: Vec<u64>) {
+    fn write_placement(&mut self, whole: Run, data: Rope, runs: Vec<u64>) {
         runs.iter().for_each(|start| self.staged.begin_placing(*start));
         let pinned = self.log.gathering();
         self.space.pin(pinned);

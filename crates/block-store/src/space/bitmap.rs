@@ -1,15 +1,14 @@
-//! Bitmap of blocks, with the number of clear bits per zone, so that a search skips full zones.
+//! Bitmap of blocks, with the number of clear bits per chunk, so that a search skips full chunks.
 
 use super::Run;
 
-/// Blocks of a zone: 64 MiB. The bits of a zone are one index record.
-pub const ZONE_BLOCKS: u64 = 1 << 14;
-const ZONE_WORDS: usize = (ZONE_BLOCKS / 64) as usize;
+/// Bits of a chunk.
+const CHUNK_BITS: u64 = 1 << 12;
 
 pub struct Bitmap {
     words: Vec<u64>,
-    /// Number of clear bits, by zone.
-    clear_in_zone: Vec<u32>,
+    /// Number of clear bits, by chunk.
+    clear_in_chunk: Vec<u32>,
     clear: u64,
     len: u64,
 }
@@ -17,17 +16,13 @@ pub struct Bitmap {
 impl Bitmap {
     /// A bitmap with all bits clear.
     pub fn new(len: u64) -> Bitmap {
-        let zones = len.div_ceil(ZONE_BLOCKS);
-        let clear_in_zone = (0..zones).map(|z| (len - z * ZONE_BLOCKS).min(ZONE_BLOCKS) as u32).collect();
-        Bitmap { words: vec![0; len.div_ceil(64) as usize], clear_in_zone, clear: len, len }
+        let chunks = len.div_ceil(CHUNK_BITS);
+        let clear_in_chunk = (0..chunks).map(|i| (len - i * CHUNK_BITS).min(CHUNK_BITS) as u32).collect();
+        Bitmap { words: vec![0; len.div_ceil(64) as usize], clear_in_chunk, clear: len, len }
     }
 
     pub fn len(&self) -> u64 {
         self.len
-    }
-
-    pub fn zones(&self) -> usize {
-        self.clear_in_zone.len()
     }
 
     /// Number of clear bits.
@@ -51,8 +46,8 @@ impl Bitmap {
             let before = *word;
             *word = if value { before | mask } else { before & !mask };
             let flipped = (before ^ *word).count_ones();
-            let zone = &mut self.clear_in_zone[(at / ZONE_BLOCKS) as usize];
-            *zone = if value { *zone - flipped } else { *zone + flipped };
+            let chunk = &mut self.clear_in_chunk[(at / CHUNK_BITS) as usize];
+            *chunk = if value { *chunk - flipped } else { *chunk + flipped };
             changed += flipped as u64;
             at += count;
         }
@@ -94,8 +89,8 @@ impl Bitmap {
     fn next_with(&self, from: u64, value: bool) -> Option<u64> {
         let mut at = from;
         while at < self.len {
-            if at.is_multiple_of(ZONE_BLOCKS) && self.zone_is_all((at / ZONE_BLOCKS) as usize, !value) {
-                at += ZONE_BLOCKS;
+            if at.is_multiple_of(CHUNK_BITS) && self.chunk_is_all((at / CHUNK_BITS) as usize, !value) {
+                at += CHUNK_BITS;
                 continue;
             }
             let word = self.words[(at / 64) as usize];
@@ -109,12 +104,38 @@ impl Bitmap {
         None
     }
 
-    fn zone_is_all(&self, zone: usize, value: bool) -> bool {
-        let clear = self.clear_in_zone[zone] as u64;
+    fn chunk_is_all(&self, chunk: usize, value: bool) -> bool {
+        let clear = self.clear_in_chunk[chunk] as u64;
         match value {
             true => clear == 0,
-            false => clear == (self.len - zone as u64 * ZONE_BLOCKS).min(ZONE_BLOCKS),
+            false => clear == (self.len - chunk as u64 * CHUNK_BITS).min(CHUNK_BITS),
         }
+    }
+
+    /// Length of the longest run of clear bits.
+    pub fn longest_clear(&self) -> u64 {
+        let (mut at, mut longest) = (0, 0);
+        while let Some(run) = self.next_clear(at, u64::MAX) {
+            longest = longest.max(run.len);
+            at = run.end();
+        }
+        longest
+    }
+
+    /// The run of clear bits around a clear bit.
+    pub fn clear_around(&self, bit: u64) -> Run {
+        let mut start = bit;
+        while start > 0 {
+            let word = self.words[((start - 1) / 64) as usize];
+            // Bits from the top of the word down to, not including, `start`.
+            let below = word << (63 - (start - 1) % 64);
+            if below != 0 {
+                start -= below.leading_zeros() as u64;
+                break;
+            }
+            start -= (start - 1) % 64 + 1;
+        }
+        Run::new(start, self.next_set_before(bit, self.len) - start)
     }
 
     /// Runs of set bits, ascending.
@@ -128,38 +149,32 @@ impl Bitmap {
         })
     }
 
-    /// The index record of a zone; `None` if all bits are clear.
-    pub fn zone_bytes(&self, zone: usize) -> Option<Vec<u8>> {
-        let words = self.zone_words(zone);
-        if words.iter().all(|w| *w == 0) {
-            return None;
+    /// All bits, lowest first; empty if none is set.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        if self.clear == self.len {
+            return Vec::new();
         }
-        Some(words.iter().flat_map(|w| w.to_le_bytes()).collect())
+        self.words.iter().flat_map(|w| w.to_le_bytes()).collect()
     }
 
-    /// Sets the bits of an index record. Returns false if it is malformed.
-    pub fn load_zone(&mut self, zone: usize, bytes: &[u8]) -> bool {
-        if zone >= self.zones() || bytes.len() != self.zone_words(zone).len() * 8 {
-            return false;
+    /// A bitmap of so many bits from [`Bitmap::to_bytes`]. `None` if the bytes belong to another length.
+    pub fn from_bytes(len: u64, bytes: &[u8]) -> Option<Bitmap> {
+        let mut out = Bitmap::new(len);
+        if !bytes.is_empty() && bytes.len() != out.words.len() * 8 {
+            return None;
         }
-        let first = zone as u64 * ZONE_BLOCKS;
         for (i, chunk) in bytes.chunks_exact(8).enumerate() {
             let mut word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
             while word != 0 {
-                let bit = first + i as u64 * 64 + word.trailing_zeros() as u64;
-                if bit >= self.len {
-                    return false;
+                let bit = i as u64 * 64 + word.trailing_zeros() as u64;
+                if bit >= len {
+                    return None;
                 }
-                self.put(Run::new(bit, 1), true);
+                out.put(Run::new(bit, 1), true);
                 word &= word - 1;
             }
         }
-        true
-    }
-
-    fn zone_words(&self, zone: usize) -> &[u64] {
-        let first = zone * ZONE_WORDS;
-        &self.words[first..self.words.len().min(first + ZONE_WORDS)]
+        Some(out)
     }
 }
 
@@ -196,14 +211,16 @@ mod tests {
             let mut again = vec![false; len as usize];
             map.set_runs().for_each(|r| again[r.start as usize..r.end() as usize].fill(true));
             prop_assert_eq!(&again, &model);
-            let mut copy = Bitmap::new(len);
-            for zone in 0..map.zones() {
-                if let Some(bytes) = map.zone_bytes(zone) {
-                    prop_assert!(copy.load_zone(zone, &bytes));
-                }
+            let longest = model.split(|set| *set).map(<[bool]>::len).max();
+            prop_assert_eq!(Some(map.longest_clear() as usize), longest);
+            if let Some(bit) = expected {
+                let start = (0..bit).rev().find(|&b| model[b as usize]).map_or(0, |set| set + 1);
+                let end = (bit..len).find(|&b| model[b as usize]).unwrap_or(len);
+                prop_assert_eq!(map.clear_around(bit), Run::new(start, end - start));
             }
+            let copy = Bitmap::from_bytes(len, &map.to_bytes()).unwrap();
             prop_assert_eq!(copy.words, map.words);
-            prop_assert_eq!(copy.clear_in_zone, map.clear_in_zone);
+            prop_assert_eq!(copy.clear_in_chunk, map.clear_in_chunk);
         }
     }
 }

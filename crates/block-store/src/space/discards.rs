@@ -1,4 +1,4 @@
-//! Free blocks that the device has not discarded.
+//! Free blocks of a zone that the device has not discarded.
 //!
 //! Discards are made in aligned *granules*: one is discarded when all its blocks are free, and at least one was freed since
 //! its last discard. So one bit per granule is enough. It is set when a block of the granule is freed; allocations do not
@@ -19,13 +19,11 @@ const LOOKED_AT_MAX: u64 = 1024;
 pub struct Discards {
     /// Blocks of a granule, which is aligned on the device.
     granule: u64,
-    /// Blocks of the first granule that lie before the data space.
+    /// Blocks of the first granule that lie before the zone.
     askew: u64,
     blocks: u64,
     stale: Bitmap,
     cursor: u64,
-    /// Blocks that are being discarded.
-    pub(super) under_way: u64,
 }
 
 impl Discards {
@@ -33,7 +31,7 @@ impl Discards {
     pub fn new(granule: u64, first: u64, blocks: u64) -> Discards {
         let askew = first % granule;
         let granules = (askew + blocks).div_ceil(granule);
-        Discards { granule, askew, blocks, stale: Bitmap::new(granules), cursor: 0, under_way: 0 }
+        Discards { granule, askew, blocks, stale: Bitmap::new(granules), cursor: 0 }
     }
 
     pub fn freed(&mut self, run: Run) {
@@ -49,7 +47,7 @@ impl Discards {
         self.stale.clear() < self.stale.len()
     }
 
-    /// The blocks of a granule that lie in the data space.
+    /// The blocks of a granule that lie in the zone.
     fn blocks_of(&self, granule: u64) -> Run {
         let start = (granule * self.granule).saturating_sub(self.askew);
         let end = ((granule + 1) * self.granule - self.askew).min(self.blocks);

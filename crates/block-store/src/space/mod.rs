@@ -1,15 +1,19 @@
 //! Allocation of the blocks of a shard, and the release of blocks that may be in use.
 //!
-//! There are two bitmaps. `stored` has the blocks of object data after all applied transactions: the index stores it (one
-//! record per zone), log records change it, and fsck compares it with the pages. `busy` is the allocator's: `stored`, plus
-//! index tables, plus released blocks that are not free yet. A released block is free when the batch that released it is
-//! durable *and* no earlier read or deferred write can still use it ([`Space::pin`]).
+//! The shard leases zones ([`pool`]). Each has two bitmaps. `stored` has the blocks of object data after all applied
+//! transactions: the index stores it (one record per zone, whose key is the lease), log records change it, and fsck compares
+//! it with the pages. `busy` is the allocator's: `stored`, plus index tables, plus released blocks that are not free yet. A
+//! released block is free when the batch that released it is durable *and* no earlier read or deferred write can still use
+//! it ([`Space::pin`]).
 //!
-//! Allocation is next-fit: data written together lies together, and the cursor sweeps over the data space. It scans words of
-//! the bitmap, and takes fragments when it finds no contiguous run within a bounded search.
+//! A zone is empty, or for data, or for the index. A [`summary`] has the zones by the length of their longest free run, so
+//! the choice of a zone takes a few steps whatever the size of the device, and the search for a run reads one zone's bitmap.
+//! Small writes fill zones from their first free run on; large ones go to the zone with the longest run. Both go on in their
+//! zone until it has no run for them, so that data written together lies together.
 //!
-//! A reserve is kept for tables and manifests, which deletes need, too: a number of free blocks, and the blocks at the end
-//! of the data space, where no data goes. Data leaves single blocks free, and tables need runs, which are there.
+//! A reserve is kept for tables and manifests, which deletes need, too: a number of free blocks, in zones that data does not
+//! open. Data leaves single blocks free, and tables need runs. When the index has no run in its own zones, and no zone is
+//! empty, it takes runs in zones of data.
 //!
 //! Free blocks may be discarded; they are not free meanwhile. No further rule is needed: the next batch may overwrite a free
 //! block before it is durable, so no state after a crash needs its contents, and a discard changes no more than such a
@@ -17,35 +21,69 @@
 
 mod bitmap;
 mod discards;
+mod lease;
+mod pool;
+mod recovery;
 mod run;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod zone;
+mod zone_map;
 
-pub use bitmap::{Bitmap, ZONE_BLOCKS};
-use discards::Discards;
+pub use bitmap::Bitmap;
+pub use lease::{lease_bits, lease_record};
+pub use pool::{LeaseConflict, Pool};
 pub use run::Run;
+pub use zone_map::{ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZoneId, ZoneMap};
 
 use crate::index::{Purpose, TakeSpace};
 use crate::planted::{self, PlantedBug};
+use discards::Discards;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use summary::{CLASSES, Standing, Summary, sure_class};
+use zone::{Zone, ZoneUse};
 
-/// Free runs that a search visits before it takes fragments.
-const FRAGMENTS_TRIED: usize = 16;
+/// Blocks of a large write: it goes to the zone with the longest run.
+const LARGE_BLOCKS: u64 = 64;
+/// Small writes fill zones with a run of at least 2^3 blocks before others, so that a batch has few device writes.
+const FILL_CLASS_MIN: usize = 3;
+/// Large writes use a zone of data before an empty one if its longest run is at least a quarter of a zone.
+const SPREAD_PART_CLASSES: usize = 2;
+/// Blocks of the shortest run that a write is divided into before it takes single free blocks.
+const PIECE_BLOCKS_MIN: u64 = 16;
+/// Blocks of the longest run that the index takes in a zone of data while its own zones have as many free blocks.
+const SPILL_BLOCKS_MAX: u64 = 8;
 
-/// Bounds of the reserve, a 50th of the data space, which data does not get: deletes need tables, and tables need room.
-/// Merges leave half of it to flushes, and flushes leave an eighth to manifests, which free replaced tables. It is at least as
-/// large as the log: after a start, all that the log has may have to go to tables before anything is freed.
+/// Bounds of the reserve, a 50th of the shard's equal share of the device, which data does not get: deletes need tables, and
+/// tables need room. Merges leave half of it to flushes, and flushes leave an eighth to manifests, which free replaced
+/// tables. It is at least as large as the log: after a start, all that the log has may have to go to tables before anything
+/// is freed.
 const RESERVE_BLOCKS_MIN: u64 = 256;
 const RESERVE_BLOCKS_MAX: u64 = 1 << 18;
 
+/// Empty zones that a shard keeps beside its reserve, so that no write waits for a lease.
+const LEASED_AHEAD: u64 = 1;
+/// Empty zones beside the reserve at which some are given back.
+const GIVEN_BACK_AT: u64 = 3;
+
 pub struct Space {
-    /// First block on the device.
-    first: u64,
-    stored: Bitmap,
-    busy: Bitmap,
-    /// Cursor of the next search.
-    cursor: u64,
-    /// Zones of `stored` that differ from the index's records.
-    dirty: BTreeSet<usize>,
+    map: Arc<ZoneMap>,
+    /// Leased zones.
+    zones: BTreeMap<ZoneId, Zone>,
+    summary: Summary,
+    /// Blocks of leased zones.
+    blocks: u64,
+    /// Zone and block behind the last small write, the last large one, and the last table.
+    filling: Option<(ZoneId, u64)>,
+    spreading: Option<(ZoneId, u64)>,
+    indexing: Option<(ZoneId, u64)>,
+    /// Zones whose records in the index are older than `stored`.
+    dirty: BTreeSet<ZoneId>,
+    /// Of those, the zones that the checkpoint in progress writes.
+    settling: BTreeSet<ZoneId>,
     /// Released blocks with their batches, oldest first.
     released: VecDeque<(u64, Run)>,
     /// Number of blocks in `released`.
@@ -54,75 +92,60 @@ pub struct Space {
     pins: BTreeMap<u64, u32>,
     /// Blocks reserved for the index.
     reserve: u64,
+    /// Blocks of the largest request for data that found too few since the last lease.
+    short_by: u64,
+    /// The index found no room since the last lease.
+    index_is_short: bool,
+    /// Zones that replayed log entries use and that no record leases.
+    presumed: BTreeSet<ZoneId>,
     /// Start every search at the first block.
     first_fit: bool,
-    /// Free blocks to discard, if discards are enabled.
-    discards: Option<Discards>,
+    /// Blocks of a granule of discards, if they are enabled.
+    granule: Option<u64>,
+    /// Free blocks to discard, by zone.
+    discards: BTreeMap<ZoneId, Discards>,
+    /// Blocks that are being discarded.
+    discarding_blocks: u64,
 }
 
 /// Allocated blocks: mostly one run.
 pub type Runs = SmallVec<[Run; 2]>;
 
+/// The reserve of a shard with an equal share of so many blocks and a log of so many.
+pub fn reserve_of(share_blocks: u64, log_blocks: u64) -> u64 {
+    let usual = (share_blocks / 50).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX).min(share_blocks / 8);
+    usual.max(log_blocks.min(share_blocks / 4))
+}
+
+/// Number of zones that a new shard leases: its reserve, and those that it leases ahead.
+pub fn first_zones(reserve_blocks: u64, zone_blocks: u64) -> u64 {
+    reserve_blocks.div_ceil(zone_blocks) + LEASED_AHEAD
+}
+
 impl Space {
-    /// A data space with all blocks free, beside a log of so many blocks.
-    pub fn new(run: Run, log_blocks: u64) -> Space {
+    /// The space of a shard without a lease, with so many blocks in reserve.
+    pub fn new(map: Arc<ZoneMap>, reserve: u64) -> Space {
         Space {
-            first: run.start,
-            stored: Bitmap::new(run.len),
-            busy: Bitmap::new(run.len),
-            cursor: 0,
+            map,
+            zones: BTreeMap::new(),
+            summary: Summary::default(),
+            blocks: 0,
+            filling: None,
+            spreading: None,
+            indexing: None,
             dirty: BTreeSet::new(),
+            settling: BTreeSet::new(),
             released: VecDeque::new(),
             released_blocks: 0,
             pins: BTreeMap::new(),
-            reserve: Space::reserve_of(run.len, log_blocks),
+            reserve,
+            short_by: 0,
+            index_is_short: false,
+            presumed: BTreeSet::new(),
             first_fit: false,
-            discards: None,
-        }
-    }
-
-    fn reserve_of(blocks: u64, log_blocks: u64) -> u64 {
-        let usual = (blocks / 50).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX).min(blocks / 8);
-        usual.max(log_blocks.min(blocks / 4))
-    }
-
-    /// Enables discards in granules of so many blocks.
-    pub fn set_discards(&mut self, granule: Option<u64>) {
-        self.discards = granule.map(|granule| Discards::new(granule, self.first, self.stored.len()));
-    }
-
-    /// True if there may be blocks to discard.
-    pub fn has_stale(&self) -> bool {
-        self.discards.as_ref().is_some_and(Discards::has_stale)
-    }
-
-    /// Free blocks to discard. They are not allocated before [`Space::discarded`].
-    pub fn next_discard(&mut self) -> Option<Run> {
-        let discards = self.discards.as_mut()?;
-        let run = discards.next(|run| self.busy.is_clear(run))?;
-        self.busy.put(run, true);
-        discards.under_way += run.len;
-        Some(Run::new(run.start + self.first, run.len))
-    }
-
-    /// Ends a discard, successful or not: the blocks are free again.
-    pub fn discarded(&mut self, run: Run) {
-        let local = self.local_of_own(run);
-        self.busy.put(local, false);
-        if let Some(discards) = &mut self.discards {
-            discards.under_way -= local.len;
-        }
-    }
-
-    /// Number of blocks that are being discarded.
-    pub fn discarding_blocks(&self) -> u64 {
-        self.discards.as_ref().map_or(0, |discards| discards.under_way)
-    }
-
-    fn free(&mut self, local: Run) {
-        self.busy.put(local, false);
-        if let Some(discards) = &mut self.discards {
-            discards.freed(local);
+            granule: None,
+            discards: BTreeMap::new(),
+            discarding_blocks: 0,
         }
     }
 
@@ -131,27 +154,114 @@ impl Space {
         self.first_fit = first_fit;
     }
 
-    /// The bits of `run`; `None` if it is not within the data space.
-    fn local(&self, run: Run) -> Option<Run> {
-        let start = run.start.checked_sub(self.first)?;
-        (start.checked_add(run.len)? <= self.stored.len()).then_some(Run::new(start, run.len))
-    }
-
-    fn local_of_own(&self, run: Run) -> Run {
-        self.local(run).unwrap_or_else(|| panic!("{run:?} is not in the data space"))
-    }
-
+    /// True if all blocks of a run are in zones of the store.
     pub fn contains(&self, run: Run) -> bool {
-        self.local(run).is_some()
+        self.map.parts(run).is_some()
     }
 
+    /// Parts of a run by zone, of which each is leased.
+    fn own_parts(&self, run: Run) -> SmallVec<[(ZoneId, Run); 2]> {
+        self.map.parts(run).unwrap_or_else(|| panic!("{run:?} is in no zone"))
+    }
+
+    fn zone_blocks(&self) -> u64 {
+        self.map.zone_blocks()
+    }
+
+    /// Changes a zone, and the summary with it.
+    fn change<R>(&mut self, id: ZoneId, change: impl FnOnce(&mut Zone) -> R) -> R {
+        let zone = self.zones.get_mut(&id).expect("a leased zone");
+        let before = Standing::of(zone);
+        let out = change(zone);
+        if zone.is_empty() {
+            zone.is_for = ZoneUse::Empty;
+        }
+        self.summary.change(id, before, Standing::of(zone));
+        out
+    }
+
+    // ---- Leases
+
+    /// Adds a zone whose lease is durable.
+    pub fn add_zone(&mut self, id: ZoneId) {
+        let run = self.map.run(id).expect("the pool has zones of the map");
+        self.blocks += run.len;
+        let zone = Zone::new(run);
+        self.summary.add(id, Standing::of(&zone));
+        let old = self.zones.insert(id, zone);
+        assert!(old.is_none(), "zone {id} is leased twice");
+        (self.short_by, self.index_is_short) = (0, false);
+    }
+
+    /// Removes an empty zone, to give it back.
+    pub fn remove_zone(&mut self, id: ZoneId) {
+        let zone = self.zones.remove(&id).expect("a leased zone");
+        assert!(zone.is_empty(), "zone {id} is in use");
+        self.blocks -= zone.run.len;
+        self.summary.remove(id, Standing::of(&zone));
+        self.dirty.remove(&id);
+        self.settling.remove(&id);
+    }
+
+    /// Leased zones.
+    pub fn leases(&self) -> impl Iterator<Item = ZoneId> + '_ {
+        self.zones.keys().copied()
+    }
+
+    /// Blocks of leased zones, as runs.
+    pub fn leased_runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.zones.values().map(|zone| zone.run)
+    }
+
+    /// Waiting requests for data are repeated: each tells again how much it lacks.
+    pub fn forget_shortage(&mut self) {
+        self.short_by = 0;
+    }
+
+    /// Number of zones to lease, and true if work waits for them. `arriving`: zones whose lease is not durable yet.
+    pub fn zones_wanted(&self, arriving: u64) -> (u64, bool) {
+        let (lacking, spare) = self.spare_zones(arriving);
+        let for_data = self.short_by.div_ceil(self.zone_blocks());
+        let for_index = self.index_is_short as u64;
+        let wanted = lacking + (LEASED_AHEAD + for_data + for_index).saturating_sub(spare);
+        (wanted, lacking + for_data + for_index > 0)
+    }
+
+    /// Zones that the reserve lacks, and empty zones that it does not need.
+    fn spare_zones(&self, arriving: u64) -> (u64, u64) {
+        let size = self.zone_blocks();
+        let have = self.summary.free_index() + self.summary.free_empty() + arriving * size;
+        let lacking = self.reserve.saturating_sub(have).div_ceil(size);
+        let spare = have.saturating_sub(self.reserve) / size;
+        (lacking, spare.min(self.summary.empty().len() as u64 + arriving))
+    }
+
+    /// Empty zones to give back, at most `max`. `others_wait`: another shard found the pool empty.
+    pub fn zones_to_give_back(&self, others_wait: bool, max: usize) -> Vec<ZoneId> {
+        if self.short_by > 0 || self.index_is_short {
+            return Vec::new();
+        }
+        let (_, spare) = self.spare_zones(0);
+        let kept = match others_wait {
+            true => 0,
+            false if spare < GIVEN_BACK_AT => return Vec::new(),
+            false => LEASED_AHEAD,
+        };
+        let may_go = |id: &&ZoneId| self.zones[*id].is_empty() && !self.discards.contains_key(id);
+        let count = (spare.saturating_sub(kept) as usize).min(max);
+        self.summary.empty().iter().rev().filter(may_go).take(count).copied().collect()
+    }
+
+    // ---- Figures
+
+    /// Blocks of leased zones.
     pub fn blocks(&self) -> u64 {
-        self.stored.len()
+        self.blocks
     }
 
-    /// Number of free blocks, with the reserve.
+    /// Number of free blocks in leased zones, with the reserve.
     pub fn free_blocks(&self) -> u64 {
-        self.busy.clear()
+        self.summary.free_data() + self.summary.free_index() + self.summary.free_empty()
     }
 
     /// Number of released blocks that are not free yet.
@@ -159,115 +269,207 @@ impl Space {
         self.released_blocks
     }
 
-    pub fn reserve_blocks(&self) -> u64 {
-        self.reserve
+    /// Number of blocks that are being discarded.
+    #[cfg(test)]
+    pub fn discarding_blocks(&self) -> u64 {
+        self.discarding_blocks
     }
+
+    // ---- Data
 
     /// Allocates blocks for data; `None` if there are not enough beside the reserve.
     pub fn take(&mut self, blocks: u64) -> Option<Runs> {
-        if self.free_blocks() < blocks + self.reserve {
-            return None;
+        let mut runs = Runs::new();
+        if self.free_blocks() >= blocks + self.reserve && self.place(blocks, &mut runs) {
+            return Some(runs);
         }
-        let runs = self.find(blocks);
-        for run in &runs {
-            self.mark_stored(*run, true);
-            self.busy.put(*run, true);
-        }
-        Some(runs.into_iter().map(|r| Run::new(r.start + self.first, r.len)).collect())
+        runs.into_iter().for_each(|run| self.untake(run));
+        self.short_by = self.short_by.max(blocks);
+        None
     }
 
-    /// Allocates blocks for a manifest, reserve included, in as few pieces as possible, each of at most `piece_max` blocks.
-    /// `None` if there are not enough, or only in more than `pieces_max` pieces.
-    pub fn take_pieces(&mut self, blocks: u64, piece_max: u64, pieces_max: usize) -> Option<Runs> {
-        if self.free_blocks() < blocks {
-            return None;
-        }
-        let mut runs: Vec<Run> = Vec::new();
-        let mut at = 0;
-        while let Some(run) = self.busy.next_clear(at, piece_max) {
-            at = run.end();
-            runs.push(run);
-            if run.len == blocks {
-                break;
+    fn place(&mut self, blocks: u64, runs: &mut Runs) -> bool {
+        let (mut left, mut piece) = (blocks, self.zone_blocks());
+        while left > 0 {
+            let want = left.min(piece);
+            if let Some((id, run)) = self.find_for_data(want) {
+                self.store(id, run);
+                runs.push(run);
+                left -= run.len;
+            } else if want > PIECE_BLOCKS_MIN {
+                piece = want / 2;
+            } else if let Some(found) = self.place_fragments(left, runs) {
+                left -= found;
+            } else {
+                return false;
             }
         }
-        // Longest first.
-        runs.sort_by_key(|run| std::cmp::Reverse(run.len));
-        let runs = trimmed(runs.into_iter().collect(), blocks);
-        if runs.len() > pieces_max {
-            return None;
-        }
-        for run in &runs {
-            self.busy.put(*run, true);
-        }
-        Some(runs.into_iter().map(|r| Run::new(r.start + self.first, r.len)).collect())
+        true
     }
 
-    /// Undoes [`Space::take`] of a plan that is dropped.
+    /// Takes free runs of the zone with the longest one, up to `blocks` blocks. `None` if no zone of data has any.
+    fn place_fragments(&mut self, blocks: u64, runs: &mut Runs) -> Option<u64> {
+        let top =
+            (0..CLASSES).rev().find_map(|class| self.summary.class(ZoneUse::Data, class).first().copied())?;
+        let (mut at, mut left) = (self.zones[&top].run.start, blocks);
+        while left > 0 {
+            let Some(run) = self.zones[&top].next_free(at, left) else { break };
+            self.store(top, run);
+            runs.push(run);
+            (at, left) = (run.end(), left - run.len);
+        }
+        Some(blocks - left)
+    }
+
+    fn store(&mut self, id: ZoneId, run: Run) {
+        self.dirty.insert(id);
+        self.change(id, |zone| {
+            if zone.is_for == ZoneUse::Empty {
+                zone.is_for = ZoneUse::Data;
+            }
+            zone.set_stored(run, true);
+            zone.occupy(run);
+        });
+    }
+
+    /// A free run of `blocks` blocks in a zone of data, or in an empty one that the reserve does not need.
+    fn find_for_data(&mut self, blocks: u64) -> Option<(ZoneId, Run)> {
+        if self.first_fit {
+            return self.find_first(blocks);
+        }
+        let is_large = blocks >= LARGE_BLOCKS;
+        let cursor = if is_large { self.spreading } else { self.filling };
+        let found = self.find_behind(cursor, ZoneUse::Data, blocks).or_else(|| {
+            let id = if is_large { self.emptiest(blocks) } else { self.fillable(blocks) }?;
+            self.find_from_start(id, blocks)
+        });
+        let cursor = found.map(|(id, run)| (id, run.end()));
+        if is_large {
+            self.spreading = cursor.or(self.spreading);
+        } else {
+            self.filling = cursor.or(self.filling);
+        }
+        found
+    }
+
+    /// The next free run in the zone of the last one.
+    fn find_behind(
+        &self,
+        cursor: Option<(ZoneId, u64)>,
+        is_for: ZoneUse,
+        blocks: u64,
+    ) -> Option<(ZoneId, Run)> {
+        let (id, from) = cursor?;
+        let zone = self.zones.get(&id).filter(|zone| zone.is_for == is_for)?;
+        (zone.longest_bound() >= blocks).then(|| zone.find(from, blocks)).flatten().map(|run| (id, run))
+    }
+
+    fn find_from_start(&self, id: ZoneId, blocks: u64) -> Option<(ZoneId, Run)> {
+        self.zones[&id].find(0, blocks).map(|run| (id, run))
+    }
+
+    fn find_first(&mut self, blocks: u64) -> Option<(ZoneId, Run)> {
+        let has_one = |zone: &Zone| zone.is_for == ZoneUse::Data && zone.longest_bound() >= blocks;
+        let found = self.zones.iter().filter(|(_, zone)| has_one(zone));
+        let found = found.filter_map(|(id, zone)| Some((*id, zone.find(0, blocks)?))).next();
+        found.or_else(|| self.empty_for_data(blocks).and_then(|id| self.find_from_start(id, blocks)))
+    }
+
+    /// A zone of data with some room, an empty zone, or a zone of data with little room.
+    fn fillable(&mut self, blocks: u64) -> Option<ZoneId> {
+        let sure = sure_class(blocks);
+        let preferred = sure.max(FILL_CLASS_MIN);
+        self.of_classes(ZoneUse::Data, preferred..CLASSES, blocks)
+            .or_else(|| self.empty_for_data(blocks))
+            .or_else(|| self.of_classes(ZoneUse::Data, sure..preferred, blocks))
+            .or_else(|| self.of_unsure(ZoneUse::Data, blocks))
+    }
+
+    /// A zone of data with much room, an empty zone, or the zone of data with the longest run.
+    fn emptiest(&mut self, blocks: u64) -> Option<ZoneId> {
+        let sure = sure_class(blocks);
+        let roomy = sure.max((self.zone_blocks().ilog2() as usize).saturating_sub(SPREAD_PART_CLASSES));
+        self.of_classes(ZoneUse::Data, (roomy..CLASSES).rev(), blocks)
+            .or_else(|| self.empty_for_data(blocks))
+            .or_else(|| self.of_classes(ZoneUse::Data, (sure..roomy).rev(), blocks))
+            .or_else(|| self.of_unsure(ZoneUse::Data, blocks))
+    }
+
+    /// A zone with a run of `blocks` blocks, from the first of these classes that has one. Each zone whose run proves shorter
+    /// goes down to the class of its run, so a zone is read once per change.
+    fn of_classes(
+        &mut self,
+        is_for: ZoneUse,
+        classes: impl Iterator<Item = usize>,
+        blocks: u64,
+    ) -> Option<ZoneId> {
+        for class in classes {
+            while let Some(id) = self.summary.class(is_for, class).first().copied() {
+                if self.change(id, Zone::longest) >= blocks {
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    fn of_unsure(&mut self, is_for: ZoneUse, blocks: u64) -> Option<ZoneId> {
+        let tried = self.summary.unsure(is_for, blocks);
+        tried.into_iter().find(|id| self.change(*id, Zone::longest) >= blocks)
+    }
+
+    /// An empty zone for data, if those that are left hold the reserve.
+    fn empty_for_data(&mut self, blocks: u64) -> Option<ZoneId> {
+        let kept = self.summary.free_index() + self.summary.free_empty();
+        self.empty(blocks).filter(|id| kept - self.zones[id].free_blocks() >= self.reserve)
+    }
+
+    /// The first empty zone with a run of `blocks` blocks. Parts of an empty zone may be being discarded.
+    fn empty(&mut self, blocks: u64) -> Option<ZoneId> {
+        let tried: SmallVec<[ZoneId; 4]> = self.summary.empty().iter().copied().take(4).collect();
+        tried.into_iter().find(|id| self.change(*id, Zone::longest) >= blocks)
+    }
+
+    /// Free blocks that data can get: those of its zones, and those of empty zones that the reserve does not need.
+    /// `index_blocks`: blocks of replaced tables, which a manifest frees on demand.
+    pub fn available_blocks(&self, index_blocks: u64) -> u64 {
+        let size = self.zone_blocks();
+        let kept = self.summary.free_index() + self.summary.free_empty() + index_blocks;
+        let spare = kept.saturating_sub(self.reserve).min(self.summary.free_empty()) / size * size;
+        let pending = self.released_blocks + self.discarding_blocks;
+        let of_data = self.summary.free_data() + pending + spare;
+        of_data.min((self.free_blocks() + pending + index_blocks).saturating_sub(self.reserve))
+    }
+
+    /// Undoes [`Space::take`] of a plan that is dropped. Nothing was written, so nothing is to be discarded.
     pub fn untake(&mut self, run: Run) {
-        let run = self.local_of_own(run);
-        self.mark_stored(run, false);
-        self.free(run);
+        for (id, part) in self.own_parts(run) {
+            self.change(id, |zone| {
+                zone.set_stored(part, false);
+                zone.free(part);
+            });
+        }
     }
 
     /// Releases data blocks with a batch. They are free after a later [`Space::release`].
     pub fn let_go(&mut self, run: Run, batch: u64) {
-        let local = self.local_of_own(run);
-        let changed = self.mark_stored(local, false);
-        assert_eq!(changed, local.len, "{run:?} is let go of and was not stored");
-        self.released.push_back((batch, local));
-        self.released_blocks += local.len;
-    }
-
-    fn mark_stored(&mut self, run: Run, value: bool) -> u64 {
-        let changed = self.stored.put(run, value);
-        if run.len > 0 {
-            self.dirty.extend((run.start / ZONE_BLOCKS) as usize..=((run.end() - 1) / ZONE_BLOCKS) as usize);
+        for (id, part) in self.own_parts(run) {
+            self.dirty.insert(id);
+            let changed = self.change(id, |zone| zone.set_stored(part, false));
+            assert_eq!(changed, part.len, "{part:?} is let go of and was not stored");
+            self.released.push_back((batch, part));
+            self.released_blocks += part.len;
         }
-        changed
     }
 
-    /// First block at the end of the data space that data does not get.
-    fn kept_from(&self) -> u64 {
-        self.busy.len() - self.reserve
-    }
-
-    fn find(&mut self, blocks: u64) -> Runs {
-        let data_end = self.kept_from();
-        let begin = if self.first_fit || self.cursor >= data_end { 0 } else { self.cursor };
-        let (mut at, mut end, mut wrapped) = (begin, data_end, false);
-        let mut fragments: Runs = SmallVec::new();
-        let mut total = 0;
-        let found: Runs = loop {
-            if total >= blocks && fragments.len() >= FRAGMENTS_TRIED {
-                break trimmed(fragments, blocks);
-            }
-            match self.busy.next_clear(at, blocks.min(end - at)).filter(|run| run.start < end) {
-                Some(run) if run.len == blocks => break smallvec::smallvec![run],
-                Some(run) => {
-                    let run = Run::new(run.start, run.len.min(end - run.start));
-                    at = run.end();
-                    total += run.len;
-                    fragments.push(run);
-                }
-                None if !wrapped => (at, end, wrapped) = (0, begin, true),
-                None => break trimmed(fragments, blocks),
-            }
-        };
-        self.cursor = found.last().map_or(begin, Run::end);
-        found
-    }
-
-    /// The first run of so many free blocks within bounds.
-    fn first_run(&self, from: u64, to: u64, blocks: u64) -> Option<Run> {
-        let mut at = from;
-        while let Some(run) = self.busy.next_clear(at, blocks).filter(|run| run.start + blocks <= to) {
-            if run.len == blocks {
-                return Some(run);
-            }
-            at = run.end();
+    fn free(&mut self, id: ZoneId, run: Run) {
+        self.change(id, |zone| zone.free(run));
+        if let Some(granule) = self.granule {
+            let zone = self.zones[&id].run;
+            let discards =
+                self.discards.entry(id).or_insert_with(|| Discards::new(granule, zone.start, zone.len));
+            discards.freed(Run::new(run.start - zone.start, run.len));
         }
-        None
     }
 
     /// Protects blocks that later batches release: a read or deferred write begins in this batch.
@@ -291,64 +493,161 @@ impl Space {
             if is_early || batch >= oldest_pin {
                 break;
             }
-            self.free(run);
+            let id = self.map.zone_of(run.start).expect("it was in a zone when it was released");
+            self.free(id, run);
             self.released.pop_front();
             self.released_blocks -= run.len;
         }
     }
 
-    /// Index records of changed zones: number and bits; `None` if all blocks are free.
-    pub fn take_dirty(&mut self) -> Vec<(u32, Option<Vec<u8>>)> {
-        std::mem::take(&mut self.dirty)
-            .into_iter()
-            .map(|zone| (zone as u32, self.stored.zone_bytes(zone)))
-            .collect()
-    }
-
-    /// For recovery: loads the index record of a zone.
-    pub fn load_zone(&mut self, zone: u32, bytes: &[u8]) -> bool {
-        self.stored.load_zone(zone as usize, bytes)
-    }
-
-    pub fn zones(&self) -> u32 {
-        self.stored.zones() as u32
-    }
-
-    /// For recovery: the records of zones are damaged. All zones will be written again.
-    pub fn forget_stored(&mut self) {
-        self.stored = Bitmap::new(self.stored.len());
-        self.dirty = (0..self.stored.zones()).collect();
-    }
-
-    /// For recovery: replays an allocation or release of the log.
-    pub fn replay(&mut self, run: Run, taken: bool) -> bool {
-        let Some(run) = self.local(run) else { return false };
-        self.mark_stored(run, taken);
-        true
-    }
-
-    /// For recovery, at its end: derives the allocator's bitmap.
-    pub fn begin(&mut self) {
-        let runs: Vec<Run> = self.stored.set_runs().collect();
-        for run in runs {
-            self.busy.put(run, true);
-        }
-    }
-
-    /// For recovery: marks blocks of index tables and manifests.
-    pub fn occupy(&mut self, run: Run) -> bool {
-        let Some(local) = self.local(run) else { return false };
-        self.busy.put(local, true) == local.len
-    }
-
     /// Runs of device blocks with object data.
     pub fn stored_runs(&self) -> impl Iterator<Item = Run> + '_ {
-        self.stored.set_runs().map(|r| Run::new(r.start + self.first, r.len))
+        self.zones.values().flat_map(Zone::stored_runs)
+    }
+
+    // ---- Records of the index
+
+    /// Begins a checkpoint: [`Space::next_records`] returns the records of all zones that have changed until now.
+    pub fn begin_records(&mut self) {
+        self.settling.append(&mut self.dirty);
+    }
+
+    /// Records of up to `max` zones, as they are now, and true if there are more.
+    pub fn next_records(&mut self, max: usize) -> (Vec<(ZoneId, Vec<u8>)>, bool) {
+        let mut out = Vec::new();
+        while let Some(id) = self.settling.pop_first() {
+            self.dirty.remove(&id);
+            out.push((id, self.zones[&id].record()));
+            if out.len() == max {
+                break;
+            }
+        }
+        (out, !self.settling.is_empty())
+    }
+
+    // ---- Manifests
+
+    /// Allocates blocks for a manifest, reserve included, in as few pieces as possible, each of at most `piece_max` blocks.
+    /// `None` if there are not enough, or only in more than `pieces_max` pieces.
+    pub fn take_pieces(&mut self, blocks: u64, piece_max: u64, pieces_max: usize) -> Option<Runs> {
+        if self.free_blocks() < blocks {
+            return None;
+        }
+        let whole = if piece_max >= blocks { self.find_for_index(blocks) } else { None };
+        let pieces: Runs = match whole {
+            Some((_, run)) => smallvec::smallvec![run],
+            None => trimmed(self.longest_pieces(blocks, piece_max, pieces_max), blocks)?,
+        };
+        if pieces.len() > pieces_max {
+            return None;
+        }
+        for run in &pieces {
+            for (id, part) in self.own_parts(*run) {
+                self.occupy_for_index(id, part);
+            }
+        }
+        Some(pieces)
+    }
+
+    /// Free runs, longest first, until `pieces_max` of them have `blocks` blocks: of zones of the index, of empty ones, and of
+    /// zones of data.
+    fn longest_pieces(&self, blocks: u64, piece_max: u64, pieces_max: usize) -> Runs {
+        let of = |is_for| {
+            (0..CLASSES).rev().flat_map(move |class| self.summary.class(is_for, class).iter().copied())
+        };
+        let ids = of(ZoneUse::Index).chain(self.summary.empty().iter().copied()).chain(of(ZoneUse::Data));
+        let mut runs: Vec<Run> = Vec::new();
+        for id in ids {
+            let (zone, mut at, mut found) = (&self.zones[&id], 0, 0);
+            while let Some(run) = zone.next_free(at, piece_max) {
+                at = run.end();
+                found += run.len;
+                runs.push(run);
+                if run.len == piece_max && found >= blocks {
+                    break;
+                }
+            }
+            runs.sort_by_key(|run| std::cmp::Reverse(run.len));
+            runs.truncate(pieces_max);
+            if runs.iter().map(|run| run.len).sum::<u64>() >= blocks {
+                break;
+            }
+        }
+        runs.into_iter().collect()
+    }
+
+    // ---- The index
+
+    /// A free run in a zone of the index, in an empty zone, or in a zone of data.
+    fn find_for_index(&mut self, blocks: u64) -> Option<(ZoneId, Run)> {
+        if let Some(found) = self.find_behind(self.indexing, ZoneUse::Index, blocks) {
+            return Some(found);
+        }
+        let id = self
+            .of_classes(ZoneUse::Index, sure_class(blocks)..CLASSES, blocks)
+            .or_else(|| self.of_unsure(ZoneUse::Index, blocks))
+            .or_else(|| self.empty(blocks))
+            .or_else(|| self.spilled(blocks))?;
+        self.find_from_start(id, blocks)
+    }
+
+    /// A zone of data for the index. Long runs are divided first: the index's own zones have as many blocks.
+    fn spilled(&mut self, blocks: u64) -> Option<ZoneId> {
+        if blocks > SPILL_BLOCKS_MAX && self.summary.free_index() >= blocks {
+            return None;
+        }
+        self.of_classes(ZoneUse::Data, (sure_class(blocks)..CLASSES).rev(), blocks)
+            .or_else(|| self.of_unsure(ZoneUse::Data, blocks))
+    }
+
+    fn occupy_for_index(&mut self, id: ZoneId, run: Run) -> u64 {
+        self.change(id, |zone| {
+            if zone.is_for == ZoneUse::Empty {
+                zone.is_for = ZoneUse::Index;
+            }
+            zone.occupy(run)
+        })
+    }
+
+    // ---- Discards
+
+    /// Enables discards in granules of so many blocks.
+    pub fn set_discards(&mut self, granule: Option<u64>) {
+        self.granule = granule;
+        self.discards.clear();
+    }
+
+    /// True if there may be blocks to discard.
+    pub fn has_stale(&self) -> bool {
+        !self.discards.is_empty()
+    }
+
+    /// Free blocks to discard. They are not allocated before [`Space::discarded`].
+    pub fn next_discard(&mut self) -> Option<Run> {
+        let mut entry = self.discards.first_entry()?;
+        let (id, zone) = (*entry.key(), &self.zones[entry.key()]);
+        let on_device = |run: Run| Run::new(run.start + zone.run.start, run.len);
+        let found = entry.get_mut().next(|run| zone.is_free(on_device(run))).map(on_device);
+        if !entry.get().has_stale() {
+            entry.remove();
+        }
+        let run = found?;
+        self.change(id, |zone| zone.occupy(run));
+        self.discarding_blocks += run.len;
+        Some(run)
+    }
+
+    /// Ends a discard, successful or not: the blocks are free again.
+    pub fn discarded(&mut self, run: Run) {
+        self.discarding_blocks -= run.len;
+        for (id, part) in self.own_parts(run) {
+            self.change(id, |zone| zone.free(part));
+        }
     }
 }
 
-/// The first of these runs, with `blocks` blocks in total.
-fn trimmed(runs: Runs, blocks: u64) -> Runs {
+/// The first of these runs, with `blocks` blocks in total. `None` if they have fewer.
+fn trimmed(runs: Runs, blocks: u64) -> Option<Runs> {
     let mut left = blocks;
     let mut out: Runs = SmallVec::new();
     for run in runs {
@@ -358,12 +657,11 @@ fn trimmed(runs: Runs, blocks: u64) -> Runs {
         }
         left -= len;
     }
-    assert!(left == 0, "as many bits are clear as the count of them says");
-    out
+    (left == 0).then_some(out)
 }
 
 impl TakeSpace for Space {
-    /// The first contiguous run behind the cursor, or from the beginning.
+    /// A contiguous run in a zone of the index, if there is one.
     fn take(&mut self, len: u64, purpose: Purpose) -> Option<u64> {
         let blocks = Run::of_bytes(0, len).len;
         let left = match purpose {
@@ -371,108 +669,24 @@ impl TakeSpace for Space {
             Purpose::Flush => self.reserve / 8,
         };
         if self.free_blocks() < blocks + left {
+            self.index_is_short = true;
             return None;
         }
-        let (kept, end) = (self.kept_from(), self.busy.len());
-        let found = [(self.cursor.min(kept), kept), (0, kept), (kept, end)]
-            .into_iter()
-            .find_map(|(from, to)| self.first_run(from, to, blocks))?;
-        self.busy.put(found, true);
-        if found.end() <= kept {
-            self.cursor = found.end();
+        let Some((id, run)) = self.find_for_index(blocks) else {
+            self.index_is_short = true;
+            return None;
+        };
+        self.index_is_short = false;
+        self.occupy_for_index(id, run);
+        if self.zones[&id].is_for == ZoneUse::Index {
+            self.indexing = Some((id, run.end()));
         }
-        Some(Run::new(found.start + self.first, found.len).offset())
+        Some(run.offset())
     }
 
     fn give_back(&mut self, offset: u64, len: u64) {
-        let run = self.local_of_own(Run::of_bytes(offset, len));
-        self.free(run);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn released_blocks_are_free_when_durable_and_unpinned() {
-        let mut space = Space { reserve: 0, ..Space::new(Run::new(100, 64), 0) };
-        let runs = Space::take(&mut space, 64).unwrap();
-        assert_eq!(runs.as_slice(), [Run::new(100, 64)]);
-        assert!(Space::take(&mut space, 1).is_none());
-        space.pin(5);
-        space.let_go(Run::new(110, 10), 5);
-        space.release(4);
-        assert_eq!(space.free_blocks(), 0);
-        space.release(5);
-        assert_eq!(space.free_blocks(), 0, "a read that began in that batch may have found them");
-        space.pin(6);
-        space.unpin(5);
-        space.release(5);
-        assert_eq!(space.free_blocks(), 10, "a read that began later cannot have found them");
-        assert_eq!(Space::take(&mut space, 10).unwrap().as_slice(), [Run::new(110, 10)]);
-    }
-
-    #[test]
-    fn fragments_are_allocated_without_contiguous_runs() {
-        let mut space = Space { reserve: 0, ..Space::new(Run::new(0, 1000), 0) };
-        Space::take(&mut space, 1000).unwrap();
-        for i in 0..100 {
-            space.let_go(Run::new(i * 10, 3), 1);
+        for (id, part) in self.own_parts(Run::of_bytes(offset, len)) {
+            self.free(id, part);
         }
-        space.release(1);
-        let runs = Space::take(&mut space, 7).unwrap();
-        assert_eq!(runs.as_slice(), [Run::new(0, 3), Run::new(10, 3), Run::new(20, 1)]);
-        let runs = Space::take(&mut space, 293).unwrap();
-        assert_eq!(runs.iter().map(|r| r.len).sum::<u64>(), 293);
-        assert!(Space::take(&mut space, 1).is_none());
-        assert_eq!(space.stored_runs().map(|r| r.len).sum::<u64>(), 1000);
-    }
-
-    #[test]
-    fn reserve_is_for_tables_and_its_last_part_for_manifests() {
-        let mut space = Space { reserve: 64, ..Space::new(Run::new(100, 1000), 0) };
-        assert_eq!(Space::take(&mut space, 900).unwrap().len(), 1);
-        assert!(Space::take(&mut space, 40).is_none());
-        let until_refused = |space: &mut Space, purpose| {
-            let mut count = 0;
-            while TakeSpace::take(space, 1 << 12, purpose).is_some() {
-                count += 1;
-            }
-            count
-        };
-        assert_eq!(until_refused(&mut space, Purpose::Merge), 100 - 32);
-        assert_eq!(until_refused(&mut space, Purpose::Flush), 32 - 8);
-        for start in [150, 160, 170, 180] {
-            space.let_go(Run::new(start, 1 + start % 3), 1);
-        }
-        space.release(1);
-        assert_eq!(space.free_blocks(), 8 + 1 + 2 + 3 + 1);
-        assert!(space.take_pieces(16, 16, 9).is_none(), "there are no more than 15");
-        assert!(space.take_pieces(14, 14, 3).is_none(), "not in so few");
-        let pieces = space.take_pieces(12, 12, 3).unwrap();
-        assert_eq!(pieces.as_slice(), [Run::new(1092, 8), Run::new(170, 3), Run::new(160, 1)]);
-        assert_eq!(space.take_pieces(2, 2, 1).as_deref(), None);
-        assert_eq!(space.take_pieces(3, 3, 3).unwrap().len(), 3);
-        assert_eq!((space.free_blocks(), space.stored_runs().map(|run| run.len).sum::<u64>()), (0, 900 - 7));
-    }
-
-    #[test]
-    fn reserve_is_at_least_as_large_as_the_log() {
-        let reserve = |blocks, log| Space::new(Run::new(0, blocks), log).reserve_blocks();
-        assert_eq!(reserve(100_000, 1500), 2000, "a 50th");
-        assert_eq!(reserve(6000, 768), 768, "the log");
-        assert_eq!(reserve(2000, 768), 500, "data has three quarters");
-    }
-
-    #[test]
-    fn tables_are_busy_but_not_stored() {
-        let mut space = Space::new(Run::new(8, 100), 0);
-        let at = TakeSpace::take(&mut space, 40 << 12, Purpose::Flush).unwrap();
-        assert_eq!(at, 8 << 12);
-        assert!(TakeSpace::take(&mut space, 61 << 12, Purpose::Flush).is_none());
-        assert_eq!((space.free_blocks(), space.stored_runs().count()), (60, 0));
-        space.give_back(at, 40 << 12);
-        assert_eq!(space.free_blocks(), 100);
     }
 }

@@ -398,8 +398,9 @@ impl Control {
     fn tell_fullness(&mut self, now: Time, fx: &mut Fx) {
         let Some(map) = self.history.map.clone() else { return };
         // As full as the fullest core's store: room in another does not help the PGs that are there.
-        let used = |u: &Usage| u.total.saturating_sub(u.available) as f64 / u.total as f64;
-        let ratios = self.usage.values().filter(|u| u.total > 0).map(used);
+        let used = |u: Usage| u.total.saturating_sub(u.available) as f64 / u.total as f64;
+        let reaches = self.usage.values().map(|usage| usage.within_reach());
+        let ratios = reaches.filter(|u| u.total > 0).map(used);
         let Some(ratio) = ratios.reduce(f64::max) else { return };
         let state = if ratio >= map.full_ratio as f64 {
             OsdState::FULL

@@ -238,7 +238,7 @@ impl Control {
 
     fn has_room_for(&self, pg: &PgId, to: CoreId) -> bool {
         let bytes = self.pg_reports.get(pg).map_or(0, |r| r.stats.bytes.max(0)) as f64;
-        self.usage.get(&to).is_none_or(|usage| {
+        self.usage.get(&to).map(|usage| usage.within_reach()).is_none_or(|usage| {
             let used = usage.total.saturating_sub(usage.available) as f64;
             usage.total == 0 || used + bytes < usage.total as f64 * FULL_RATIO
         })

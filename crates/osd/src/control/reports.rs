@@ -227,6 +227,9 @@ impl Control {
 
     pub(super) fn osd_stat(&self) -> OsdStat {
         let mut statfs = StoreStatfs::default();
+        // The cores' shards share one pool.
+        let pooled = self.usage.values().map(|usage| usage.pooled).max().unwrap_or(0);
+        (statfs.total, statfs.available) = (pooled, pooled);
         for usage in self.usage.values() {
             statfs.total += usage.total;
             statfs.available += usage.available;

@@ -493,7 +493,8 @@ impl Core {
         if changed.is_none() && self.usage_told.as_ref() == Some(&usage) {
             return;
         }
-        let space = shard::StoreSpace { total: usage.usage.total, available: usage.usage.available };
+        let reach = usage.usage.within_reach();
+        let space = shard::StoreSpace { total: reach.total, available: reach.available };
         self.step_shard(now, shard::Input::Usage(space), out);
         self.usage_told = Some(usage.clone());
         if self.control.is_some() {

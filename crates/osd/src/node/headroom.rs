@@ -70,10 +70,13 @@ impl Headroom {
 
     /// Takes a measurement. `Some(is_full)` when the store became full or has room again.
     pub fn measured(&mut self, usage: &Usage) -> Option<bool> {
-        let kept = (usage.total as f64 * (1.0 - self.ratio_max)) as u64;
-        let room = usage.available.saturating_sub(kept);
-        self.left = (room / 2).max(MEASURE_AFTER_MIN);
-        let enough = if self.is_full { (usage.total / ROOM_PART).max(MEASURE_AFTER_MIN) } else { 1 };
+        let reach = usage.within_reach();
+        let kept = (reach.total as f64 * (1.0 - self.ratio_max)) as u64;
+        let room = reach.available.saturating_sub(kept);
+        // Others take from the pool, too: a share of it is measured before it can be used up.
+        let of_others = usage.pooled - usage.pooled / u64::from(usage.sharers.max(1));
+        self.left = (room.saturating_sub(of_others) / 2).max(MEASURE_AFTER_MIN);
+        let enough = if self.is_full { (reach.total / ROOM_PART).max(MEASURE_AFTER_MIN) } else { 1 };
         let is_full = room < enough;
         (is_full != self.is_full).then(|| {
             self.is_full = is_full;

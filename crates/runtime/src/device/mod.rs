@@ -1,6 +1,6 @@
 //! Real disks: [`BlockDevice`] on a file or a block device, past the page cache.
 //!
-//! [`Disk`] is the open, locked device. Each core has a [`Queue`] to it; queues share only the file.
+//! [`Disk`] is the open, locked device. Each core has a [`Queue`] to it; queues share only the file, or its lock.
 //!
 //! ```text
 //! submit ─▶ transfer (aligned memory) ─▶ ring      io_uring, one call per turn
@@ -90,18 +90,19 @@ impl Disk {
 
     pub fn queue_by(&self, method: Method) -> io::Result<Queue> {
         let wake = Wake::new()?;
+        let disk = self.for_queue()?;
         let transport = match method {
             Method::Ring => {
-                let ring = Ring::new(self.file.clone(), self.writes_through, wake.clone())?;
+                let ring = Ring::new(disk.file.clone(), disk.writes_through, wake.clone())?;
                 Transport::Ring(Box::new(ring))
             }
-            Method::Threads => Transport::Threads(self.threads(&wake, THREADS)?),
+            Method::Threads => Transport::Threads(disk.threads(&wake, THREADS)?),
         };
         let state = State {
-            disk: self.clone(),
             transport,
             discards: None,
-            waiting: Waiting::new(self.blocking()),
+            waiting: Waiting::new(disk.blocking()),
+            disk,
             wake: wake.clone(),
             completed: Vec::new(),
             faults: 0,

@@ -4,6 +4,7 @@ use device::BLOCK;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use thiserror::Error;
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub(super) file: Arc<File>,
+    /// The open file that has the lock.
+    lock: Arc<File>,
     pub(super) path: Arc<Path>,
     size: u64,
     /// Bytes behind the last whole block.
@@ -81,8 +84,10 @@ impl Disk {
         }
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
         let writes_through = is_direct && writes_through(&file, is_block_device);
+        let file = Arc::new(file);
         Ok(Disk {
-            file: Arc::new(file),
+            lock: file.clone(),
+            file,
             path: path.into(),
             size: size - size % BLOCK as u64,
             tail_bytes: (size % BLOCK as u64) as usize,
@@ -91,6 +96,18 @@ impl Disk {
             alignment,
             writes_through,
         })
+    }
+
+    /// The disk for one queue. With direct I/O all share one open file. Otherwise each has its own: Linux reports a failed
+    /// write-back once to each open file, and the flush of one shard would hide it from the others.
+    pub(super) fn for_queue(&self) -> io::Result<Disk> {
+        if self.is_direct {
+            return Ok(self.clone());
+        }
+        // Not by its path, where another file may be now.
+        let same = format!("/proc/self/fd/{}", self.lock.as_raw_fd());
+        let file = OpenOptions::new().read(true).write(true).open(same)?;
+        Ok(Disk { file: Arc::new(file), ..self.clone() })
     }
 
     /// In bytes, a multiple of [`BLOCK`].
@@ -176,4 +193,25 @@ fn holder_of(file: &File) -> Option<String> {
     })?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(format!("process {pid} ({})", name.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_without_direct_io_has_its_own_open_file() {
+        let path = std::env::temp_dir().join(format!("shoal-open-files-{}", std::process::id()));
+        std::fs::write(&path, vec![0; 2 * BLOCK]).unwrap();
+        let disk = Disk::open(&path).unwrap();
+        let at = |disk: &Disk| (&*disk.file).stream_position().unwrap();
+        for (is_direct, expected) in [(false, 0), (true, 7)] {
+            let disk = Disk { is_direct, ..disk.clone() };
+            let queues = [disk.for_queue().unwrap(), disk.for_queue().unwrap()];
+            (&*queues[0].file).seek(SeekFrom::Start(7)).unwrap();
+            // Open files have a position each.
+            assert_eq!(at(&queues[1]), expected, "direct: {is_direct}");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -68,6 +68,7 @@ pub fn format(disk: &Disk, method: Method, log_bytes: u64, identity: u8) {
         shards: 1,
         discard: false,
         log_bytes: Some(log_bytes),
+        zone_bytes: None,
     };
     block_store::format(&mut queue, &options, &mut wait).unwrap();
 }
@@ -76,7 +77,8 @@ impl OnDisk {
     pub fn open(disk: &Disk, method: Method) -> Result<OnDisk, block_store::OpenError> {
         let queue = disk.queue_by(method).unwrap();
         let mut wait = waiting(&queue);
-        let shard = Shard::open(Box::new(queue.clone()), 0, Options::default(), &mut wait)?;
+        let pool = block_store::attach(&mut queue.clone(), &mut wait)?;
+        let shard = Shard::open(Box::new(queue.clone()), 0, &pool, Options::default(), &mut wait)?;
         Ok(OnDisk { shard, queue })
     }
 

@@ -7,7 +7,7 @@ use super::stale_scan::StaleScan;
 use anyhow::{Context, bail, ensure};
 use block_store::format::{FormatOptions, Identity, Superblock};
 use block_store::mkfs::{Contents, probe};
-use block_store::{Damage, Figures, Options, Shard, read_superblock};
+use block_store::{Damage, Figures, Options, Pool, Shard, attach};
 use conf::private;
 use osd::node::StoreContents;
 use osd::node::stale::remove_stale;
@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::{
     Collection, Completion, Compressed, Compression, DeviceWork, ObjectStore, Placed, ReadRequest, Shards,
@@ -104,6 +105,7 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
         label: making.owner.label(),
         shards: making.shards,
         log_bytes: None,
+        zone_bytes: None,
         discard: making.discard,
     };
     disk.zero_tail().with_context(failed)?;
@@ -164,21 +166,32 @@ fn description(contents: &Contents) -> String {
 /// A device that has a store, held by this process.
 pub struct Device {
     pub disk: Disk,
-    pub superblock: Superblock,
+    /// Zones of the store, shared by the shards that are opened.
+    pub pool: Arc<Pool>,
 }
 
 impl Device {
     pub fn open(path: &Path) -> anyhow::Result<Device> {
         let disk = open_disk(path)?;
         let (mut queue, mut wait) = waited_for(&disk)?;
-        let superblock =
-            read_superblock(&mut queue, &mut wait).with_context(|| path.display().to_string())?;
-        Ok(Device { disk, superblock })
+        let pool = attach(&mut queue, &mut wait).with_context(|| path.display().to_string())?;
+        Ok(Device { disk, pool })
+    }
+
+    /// The same device for an inspection of one shard after the other: no lease changes.
+    pub fn for_inspection(path: &Path) -> anyhow::Result<Device> {
+        let device = Device::open(path)?;
+        let pool = Pool::for_inspection(device.superblock().clone());
+        Ok(Device { pool, ..device })
+    }
+
+    pub fn superblock(&self) -> &Superblock {
+        self.pool.superblock()
     }
 
     /// Refuses a device that is another's.
     pub fn must_be_of(&self, owner: &Owner) -> anyhow::Result<()> {
-        let (found, wanted) = (&self.superblock.label, owner.label());
+        let (found, wanted) = (&self.superblock().label, owner.label());
         ensure!(
             *found == wanted,
             "{} is the store of {found}, and this is {wanted}",
@@ -188,7 +201,7 @@ impl Device {
     }
 
     pub fn shards(&self) -> usize {
-        self.superblock.regions.len()
+        self.superblock().shards.len()
     }
 }
 
@@ -237,8 +250,9 @@ impl DiskStore {
         for number in shards {
             let began = Instant::now();
             let (queue, mut wait) = waited_for(&device.disk)?;
-            let shard = Shard::open(Box::new(queue.clone()), number, options.clone(), &mut wait)
-                .with_context(|| format!("{}, shard {number}", device.disk.path().display()))?;
+            let shard =
+                Shard::open(Box::new(queue.clone()), number, &device.pool, options.clone(), &mut wait)
+                    .with_context(|| format!("{}, shard {number}", device.disk.path().display()))?;
             tracing::info!(
                 "store shard {number}: opened in {:.1} s, {} collections, through {:?}",
                 began.elapsed().as_secs_f64(),

@@ -15,7 +15,7 @@ pub struct Findings {
 }
 
 pub fn check(path: &Path, deep: bool) -> anyhow::Result<Findings> {
-    let device = Device::open(&device_of(path))?;
+    let device = Device::for_inspection(&device_of(path))?;
     let depth = if deep { Depth::Deep } else { Depth::Metadata };
     let shards = (0..device.shards()).map(|number| check_shard(&device, number, depth));
     Ok(Findings { shards: shards.collect() })

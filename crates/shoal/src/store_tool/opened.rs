@@ -143,7 +143,7 @@ impl Opened {
 fn open_shard(device: &Device, number: usize) -> anyhow::Result<(Shard, Queue)> {
     let queue = device.disk.queue()?;
     let mut wait = waiting(&queue);
-    let shard = Shard::open(Box::new(queue.clone()), number, Options::default(), &mut wait)
+    let shard = Shard::open(Box::new(queue.clone()), number, &device.pool, Options::default(), &mut wait)
         .with_context(|| format!("shard {number} cannot be opened"))?;
     drop(wait);
     Ok((shard, queue))

@@ -7,15 +7,14 @@ use serde_json::{Value, json};
 use store::{Compressed, ObjectStore};
 
 pub fn json(store: &Opened) -> Value {
-    let superblock = &store.device.superblock;
+    let superblock = store.device.superblock();
     let shards = store.shards().enumerate().map(|(number, shard)| {
-        let (part, usage) = (shard.region(), shard.usage());
+        let (log, usage) = (shard.place().log, shard.usage());
         let compressed = compressed(shard);
         json!({
             "shard": number,
-            "offset": part.whole.offset(),
-            "bytes": part.whole.bytes(),
-            "log_bytes": part.log_blocks * BLOCK as u64,
+            "zones": shard.leased_runs().count(),
+            "log_bytes": log.bytes(),
             "collections": shard.collections().len(),
             "total": usage.total,
             "available": usage.available,
@@ -33,6 +32,8 @@ pub fn json(store: &Opened) -> Value {
         "block_device": store.device.disk.is_block_device(),
         "direct_io": store.device.disk.is_direct(),
         "label": superblock.label,
+        "zone_bytes": superblock.zone_blocks * BLOCK as u64,
+        "free_bytes": store.device.pool.free_blocks() * BLOCK as u64,
         "shards": shards.collect::<Vec<_>>(),
     })
 }
@@ -48,19 +49,25 @@ pub fn text(store: &Opened) -> String {
         "{}: a {kind} of {} bytes, the store of {}\n",
         store.device.disk.path().display(),
         store.device.disk.size(),
-        store.device.superblock.label
+        store.device.superblock().label
     );
+    out.push_str(&format!(
+        "{} bytes are in free zones of {} bytes\n",
+        store.device.pool.free_blocks() * BLOCK as u64,
+        store.device.superblock().zone_blocks * BLOCK as u64
+    ));
     for (number, shard) in store.shards().enumerate() {
         let usage = shard.usage();
         out.push_str(&format!(
-            "shard {number}: {} collections; {} of {} bytes available; data {}, omap {}, index {}, log {}\n",
+            "shard {number}: {} collections; {} zones; {} of {} bytes available; data {}, omap {}, index {}, log {}\n",
             shard.collections().len(),
+            shard.leased_runs().count(),
             usage.available,
             usage.total,
             usage.data,
             usage.omap,
             usage.metadata,
-            shard.region().log_blocks * BLOCK as u64,
+            shard.place().log.bytes(),
         ));
         let Compressed { original, allocated, .. } = compressed(shard);
         if original > 0 {

@@ -23,7 +23,7 @@ pub struct Exported {
 
 pub fn export(store: &mut Opened, out: &mut dyn Write) -> anyhow::Result<Exported> {
     let mut exported = Exported::default();
-    Record::Store { label: store.device.superblock.label.clone() }.write(out)?;
+    Record::Store { label: store.device.superblock().label.clone() }.write(out)?;
     for (id, split_bits) in store.collections() {
         Record::Collection { id, split_bits }.write(out)?;
         export_log(store, id, out, &mut exported.lost)?;

@@ -5,15 +5,15 @@
 //! while. All sizes of the store are small and partly drawn from the seed, so that checkpoints, merges and the wrap of the
 //! log happen within minutes.
 //!
-//! Reported damage must be at a place that was broken; all other reads must succeed. The index and the log are not
-//! damaged here, since a cluster with one copy does not survive an OSD that cannot read its PGs. The tests of the block
-//! store damage them.
+//! Reported damage must be at a place that was broken; all other reads must succeed. Before some starts one copy of the
+//! superblock or of the header rots: the store must open with the others. The index and the log are not damaged here, since
+//! a cluster with one copy does not survive an OSD that cannot read its PGs. The tests of the block store damage them.
 
 use super::ballast::Ballast;
 use crate::check::history_key;
 use crate::node::Death;
 use block_store::check::{Depth, Finding};
-use block_store::{Damage, FormatOptions, Identity, Options, Shard, format, index};
+use block_store::{Damage, FormatOptions, Identity, Options, Shard, attach, format, index, read_superblock};
 use bytes::Bytes;
 use device::BLOCK;
 use device::dice::Dice;
@@ -25,10 +25,13 @@ use store::{Collection, Completion, ObjectStore};
 
 const BYTES: u64 = 24 << 20;
 const LOG_BYTES: u64 = 3 << 20;
+const ZONE_BYTES: u64 = 512 << 10;
 const BLOCK_BYTES: u64 = BLOCK as u64;
 /// Number of later log batches after which a batch is known to be flushed. Damage before that looks like a torn end of
 /// the log, which the store cuts off.
 const BATCHES_UNTIL_KEPT: u64 = 8;
+/// Starts before which a copy of the superblock or header rots.
+const ROT_BEFORE_START_PERCENT: u64 = 30;
 /// Maximum time from a failed read to its report.
 const REPORTED_WITHIN: Duration = Duration::from_secs(20);
 
@@ -50,6 +53,8 @@ impl Found {
 pub(super) struct Disk {
     device: Simulated,
     dice: Dice,
+    /// For rot of superblocks and headers.
+    start_dice: Dice,
     options: Options,
     cache_bytes: usize,
     /// While the process lives.
@@ -101,11 +106,13 @@ impl Disk {
         let device = Simulated::new(BYTES, Pace::AtOnce, dice.roll());
         let identity = Identity([dice.roll() as u8; 16]);
         let label = "simulated".into();
-        let how = FormatOptions { identity, label, shards: 1, log_bytes: Some(LOG_BYTES), discard: false };
+        let (log_bytes, zone_bytes) = (Some(LOG_BYTES), Some(ZONE_BYTES));
+        let how = FormatOptions { identity, label, shards: 1, log_bytes, zone_bytes, discard: false };
         format(&mut device.clone(), &how, &mut || ()).expect("a store fits on this disk");
         device.set_pace(Pace::Shuffled { per_poll_max: 1 + dice.below(6) as usize });
         Disk {
             device,
+            start_dice: Dice::new(seed ^ 0x5b),
             dice,
             options,
             cache_bytes,
@@ -121,9 +128,29 @@ impl Disk {
         }
     }
 
+    /// Flips a bit of a copy of the superblock or header, sometimes, and if the other copies are the same.
+    fn rot_before_start(&mut self) {
+        if !self.start_dice.chance(ROT_BEFORE_START_PERCENT) {
+            return;
+        }
+        let Ok(superblock) = read_superblock(&mut self.device.clone(), &mut || ()) else { return };
+        let copies = match self.start_dice.chance(50) {
+            true => vec![0, 1, BYTES / BLOCK_BYTES - 1],
+            false => superblock.shards[0].headers.to_vec(),
+        };
+        let contents: Vec<Bytes> = copies.iter().map(|block| self.device.peek(block * BLOCK_BYTES)).collect();
+        let chosen = copies[self.start_dice.below(copies.len() as u64) as usize];
+        let (at, bit) = (self.start_dice.below(BLOCK_BYTES) as usize, self.start_dice.below(8));
+        if contents.iter().all(|copy| *copy == contents[0]) {
+            self.device.poke(chosen * BLOCK_BYTES, |block| block[at] ^= 1 << bit);
+        }
+    }
+
     pub(super) fn open(&mut self) -> Result<(), String> {
-        let device = Box::new(self.device.clone());
-        let shard = Shard::open(device, 0, self.options.clone(), &mut || ());
+        self.rot_before_start();
+        let mut device = Box::new(self.device.clone());
+        let pool = attach(&mut *device, &mut || ()).map_err(|error| error.to_string())?;
+        let shard = Shard::open(device, 0, &pool, self.options.clone(), &mut || ());
         let mut shard = shard.map_err(|error| error.to_string())?;
         let to_replay = shard.figures().log_used;
         if std::mem::take(&mut self.has_empty_log) && to_replay > 0 {
@@ -186,7 +213,7 @@ impl Disk {
             is_own
         });
         if !self.is_stopping {
-            self.is_busy |= ballast.go_on(now, shard.usage(), shard);
+            self.is_busy |= ballast.go_on(now, shard.usage().within_reach(), shard);
         }
         let damage = shard.take_damage();
         damage.into_iter().map(|damage| self.explain(damage)).collect()

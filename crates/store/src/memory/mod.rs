@@ -167,6 +167,7 @@ impl ObjectStore for MemoryStore {
             data: used.data,
             omap: used.omap,
             metadata: used.metadata,
+            ..Usage::default()
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::operations::{home, object, pg};
 use crate::mkfs::format;
 use crate::shard::{Options, Shard};
-use crate::{FormatOptions, Identity};
+use crate::{FormatOptions, Identity, Pool};
 use bytes::Bytes;
 use device::{BlockDevice, Done, Request};
 use std::collections::BTreeMap;
@@ -58,13 +58,11 @@ fn shard() -> Shard {
         shards: 1,
         discard: false,
         log_bytes: Some(1 << 30),
+        zone_bytes: None,
     };
     let superblock = format(&mut device, &options, &mut || ()).unwrap();
-    // Headers are read as two blocks at once.
-    let header = device.front[&superblock.regions[0].header_slot(1).offset()].clone();
-    let slots = [vec![0; 4096], header.to_vec()].concat();
-    device.front.insert(superblock.regions[0].header_slot(0).offset(), slots.into());
-    Shard::open(Box::new(device), 0, Options::default(), &mut || ()).unwrap()
+    let pool = Pool::new(superblock);
+    Shard::open(Box::new(device), 0, &pool, Options::default(), &mut || ()).unwrap()
 }
 
 /// A value of so many bytes, of which those that hold a version change with each write.

@@ -3,6 +3,7 @@
 use super::dump::{ask, list};
 use super::operations::{bytes, home, object, other, transaction};
 use super::{formatted, open, settle, small};
+use crate::attach;
 use crate::check::{Depth, Finding};
 use crate::index::{Get, Ticket};
 use crate::object::key;
@@ -37,7 +38,8 @@ fn stop(mut shard: Shard) {
 
 fn rotten(disk: &Simulated, rot: &Rot) -> Result<Shard, crate::OpenError> {
     let device = Faulty::new(disk.clone(), rot.clone());
-    Shard::open(Box::new(device), 0, small(), &mut || ())
+    let pool = attach(&mut disk.clone(), &mut || ())?;
+    Shard::open(Box::new(device), 0, &pool, small(), &mut || ())
 }
 
 fn a() -> ObjectId {
@@ -331,10 +333,10 @@ fn store_goes_on_without_any_one_index_block() {
 }
 
 fn zones_are_readable(shard: &mut Shard) -> bool {
-    (0..shard.space.zones()).all(|zone| {
+    (0..shard.pool.map().count()).all(|zone| {
         loop {
             let Shard { index, io, .. } = &mut *shard;
-            match index.get(&key::zone(zone), Ticket(77), io) {
+            match index.get(&key::lease(zone), Ticket(77), io) {
                 Get::Pending => drop(settle(shard)),
                 Get::Bad(_) => return false,
                 Get::Found(_) | Get::Absent => return true,

@@ -4,6 +4,7 @@ use super::dump::{Dump, ask, list};
 use super::operations::{bytes, home, object, other, transaction};
 use super::rig::{Rig, same};
 use super::{formatted, open, settle, small};
+use crate::attach;
 use crate::check::{Depth, Finding};
 use crate::reading::Damage;
 use crate::shard::{Failure, Shard};
@@ -142,7 +143,7 @@ fn unreadable_data_block_fails_its_reads_only() {
     let (disk, _) = at_rest(&[write("a", 0, 20_000), write("b", 0, 20_000)]);
     let mut shard = open(&disk, small());
     let good = read(&mut shard, "b").unwrap();
-    let data = shard.region().data();
+    let data = shard.stored_runs().next().expect("an object was written");
     disk.fail_reads(data.offset()..data.offset() + BLOCK_BYTES);
     assert_eq!(read(&mut shard, "a"), Err(ReadError::Io));
     let found = shard.take_damage();
@@ -174,10 +175,10 @@ fn failed_write_fails_store_and_keeps_acknowledged_data() {
             rig.submit(next);
             rig.poll();
         }
-        let part = rig.shard.region();
+        let log = rig.shard.place().log;
         match what {
-            0 => rig.disk.fail_writes(part.log().offset()..part.log().offset() + part.log().bytes()),
-            1 => rig.disk.fail_writes(part.data().offset()..part.whole.end() * BLOCK_BYTES),
+            0 => rig.disk.fail_writes(log.offset()..log.offset() + log.bytes()),
+            1 => rig.disk.fail_writes(log.end() * BLOCK_BYTES..disk_size(&rig.disk)),
             2 => rig.disk.fail_flushes(),
             _ => rig.disk.unplug(),
         }
@@ -238,20 +239,21 @@ pub(super) fn rot() {
         settle(&mut shard);
         assert!(shard.is_stopped());
         let live: BTreeSet<u64> = shard.space.stored_runs().flat_map(|run| run.blocks()).collect();
-        let data = shard.region().data();
+        let area = shard.pool.superblock().areas[0];
         drop(shard);
 
         let rot = Rot::default();
-        let end = data.offset() + data.bytes();
+        let end = area.offset() + area.bytes();
         // Most of it where data is, so that this is seen to work; the rest anywhere.
         let first: Vec<u64> = live.iter().copied().collect();
         for _ in 0..100 {
             let block = first[dice.below(first.len() as u64) as usize];
             rot.flip(block * BLOCK_BYTES + dice.below(BLOCK_BYTES), dice.below(8) as u8);
         }
-        rot.flip_random(data.offset(), end, 100, &mut dice);
+        rot.flip_random(area.offset(), end, 100, &mut dice);
         let rotten = Faulty::new(disk.clone(), rot.clone());
-        let Ok(mut shard) = Shard::open(Box::new(rotten), 0, small(), &mut || ()) else {
+        let pool = attach(&mut disk.clone(), &mut || ()).expect("the superblock is whole");
+        let Ok(mut shard) = Shard::open(Box::new(rotten), 0, &pool, small(), &mut || ()) else {
             continue; // What is read at opening is hit: refused, and nothing wrong was served.
         };
         opened += 1;
@@ -322,7 +324,7 @@ fn full_store_takes_deletes_and_recovers() {
     for round in 0..4 {
         let mut names = Vec::new();
         // As an OSD does: it refuses what would not fit.
-        while shard.usage().available > 64 << 10 {
+        while shard.usage().within_reach().available > 64 << 10 {
             let name = format!("r{round}n{}", names.len());
             assert!(commit(&mut shard, write(&name, 0, 50_000)), "{:?}", shard.failure());
             names.push(name);
@@ -334,7 +336,7 @@ fn full_store_takes_deletes_and_recovers() {
             let changes = vec![Change::Remove { object: object(name, 1) }];
             assert!(commit(&mut shard, Transaction { collection: home(), changes }), "{:?}", shard.failure());
         }
-        let Usage { total, available, data, .. } = shard.usage();
+        let Usage { total, available, data, .. } = shard.usage().within_reach();
         assert_eq!(data, 0);
         assert!(available > total * 8 / 10, "{available} of {total}");
         let report = shard.check(Depth::Deep, &mut || ());

@@ -8,7 +8,8 @@
 use super::operations::{home, object, pg};
 use super::{formatted, open, small};
 use crate::log::{Entries, Entry, Record, RecordHead, patched};
-use crate::shard::{Options, Shard, read_superblock};
+use crate::read_superblock;
+use crate::shard::{Options, Shard};
 use bytes::Bytes;
 use codec::{Encode, Features};
 use device::BLOCK;
@@ -124,7 +125,7 @@ fn overwrite(n: u64, block: u64, version: u64, how: PgLogAs) -> Transaction {
 /// Reads the log records of a disk.
 fn records(disk: &Simulated) -> Vec<Record> {
     let superblock = read_superblock(&mut disk.clone(), &mut || ()).unwrap();
-    let (log, identity) = (superblock.regions[0].log(), superblock.identity.of_shard(0));
+    let (log, identity) = (superblock.shards[0].log, superblock.identity.of_shard(0));
     let mut out = Vec::new();
     let mut block = log.start;
     while block < log.end() {
@@ -193,7 +194,7 @@ fn measure(how: PgLogAs) -> BTreeMap<&'static str, (u64, u64)> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut values: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let mut all = records(&disk);
-    all.sort_by_key(|record| record.head.sequence);
+    all.sort_by_key(|record| record.head.front.sequence);
     for record in all {
         let mut left = record.entries().len();
         let mut entries = Entries::new(record.entries());
@@ -219,7 +220,7 @@ fn measure(how: PgLogAs) -> BTreeMap<&'static str, (u64, u64)> {
                 Entry::Take(_) | Entry::Free(_) | Entry::Inline { .. } | Entry::Direct { .. } => "blocks",
                 Entry::DeleteRange { .. } => "others",
             };
-            if record.head.sequence >= first {
+            if record.head.front.sequence >= first {
                 let sum = sums.entry(kind).or_default();
                 (sum.0, sum.1) = (sum.0 + len, sum.1 + whole);
             }

@@ -2,6 +2,7 @@
 
 use super::operations::{home, object};
 use super::{formatted, open, settle, small};
+use crate::attach;
 use crate::index;
 use crate::shard::{Options, Shard};
 use device::simulated::{Pace, Simulated};
@@ -93,7 +94,8 @@ fn filled() -> Simulated {
 fn opened_cold(disk: &Simulated) -> (Shard, Rc<Cell<u64>>) {
     let count = Rc::new(Cell::new(0));
     let device = Waits { disk: disk.clone(), reads: BTreeSet::new(), count: count.clone() };
-    let mut shard = Shard::open(Box::new(device), 0, options(), &mut || ()).expect("it was formatted");
+    let pool = attach(&mut disk.clone(), &mut || ()).expect("it was formatted");
+    let mut shard = Shard::open(Box::new(device), 0, &pool, options(), &mut || ()).expect("it was formatted");
     settle(&mut shard);
     count.set(0);
     (shard, count)

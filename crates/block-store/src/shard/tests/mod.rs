@@ -10,7 +10,9 @@ mod discards;
 mod dump;
 mod failures;
 mod figures;
+pub(crate) mod handles;
 mod layers;
+mod leases;
 mod log_bytes;
 mod log_rot;
 mod misses;
@@ -27,13 +29,18 @@ mod sharing;
 mod short_of_room;
 mod stopping;
 
-use super::{Options, Shard};
+use super::{OpenError, Options, Shard};
+use crate::attach;
 use crate::format::{FormatOptions, Identity};
 use crate::index;
 use crate::mkfs::format;
+use device::BlockDevice;
 use device::simulated::{Pace, Simulated};
 use std::collections::BTreeMap;
 use store::{Completion, ObjectStore};
+
+/// Zones of test stores.
+pub(crate) const ZONE_BYTES: u64 = 256 << 10;
 
 /// Small options, so that effects of gigabytes in production happen within a test.
 pub(crate) fn small() -> Options {
@@ -79,6 +86,7 @@ pub(crate) fn formatted(size: u64, log_bytes: u64, pace: Pace, seed: u64) -> Sim
         label: "test".into(),
         shards: 1,
         log_bytes: Some(log_bytes),
+        zone_bytes: Some(ZONE_BYTES),
         discard: false,
     };
     format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
@@ -87,5 +95,14 @@ pub(crate) fn formatted(size: u64, log_bytes: u64, pace: Pace, seed: u64) -> Sim
 }
 
 pub(crate) fn open(disk: &Simulated, options: Options) -> Shard {
-    Shard::open(Box::new(disk.clone()), 0, options, &mut || ()).expect("a store was made on this disk")
+    try_open(disk, options).expect("a store was made on this disk")
+}
+
+/// Opens the only shard of a store.
+pub(crate) fn try_open(
+    device: &(impl BlockDevice + Clone + 'static),
+    options: Options,
+) -> Result<Shard, OpenError> {
+    let pool = attach(&mut device.clone(), &mut || ())?;
+    Shard::open(Box::new(device.clone()), 0, &pool, options, &mut || ())
 }

@@ -3,62 +3,21 @@
 //! count and can be removed.
 
 use super::dump::{Dump, ask, list};
+use super::handles::{formatted_for, open_all};
 use super::operations::{bytes, home, object, pg};
 use super::small;
 use crate::check::Depth;
-use crate::format::{FormatOptions, Identity};
-use crate::mkfs::format;
 use crate::shard::{Options, Shard};
 use device::dice::Dice;
 use device::simulated::{Pace, Simulated};
-use device::{BlockDevice, Done, Request};
-use std::cell::RefCell;
-use std::rc::Rc;
 use store::memory::Config;
 use store::moving::{CollectionRemoval, ObjectCopy, STEP_BYTES, leftovers, remove};
 use store::{Change, Completion, MemoryStore, ObjectId, ObjectStore, Transaction};
 
 const IMAGES_MAX: usize = 5;
 
-/// Token flag of the second handle.
-const OTHER: u64 = 1 << 50;
-
-/// One of two handles to a disk: each gets the completions of its own requests.
-struct Handle {
-    disk: Simulated,
-    who: usize,
-    done: Rc<RefCell<[Vec<Done>; 2]>>,
-}
-
-impl BlockDevice for Handle {
-    fn size(&self) -> u64 {
-        self.disk.size()
-    }
-
-    fn submit(&mut self, token: u64, request: Request) {
-        assert_eq!(token & OTHER, 0, "the tag's bit is free");
-        self.disk.submit(token | (OTHER * self.who as u64), request);
-    }
-
-    fn poll(&mut self, out: &mut Vec<Done>) -> bool {
-        let mut all = Vec::new();
-        let busy = self.disk.poll(&mut all);
-        let mut done = self.done.borrow_mut();
-        for Done { token, result } in all {
-            done[(token & OTHER != 0) as usize].push(Done { token: token & !OTHER, result });
-        }
-        out.append(&mut done[self.who]);
-        busy || done.iter().any(|other| !other.is_empty())
-    }
-}
-
 fn open(disk: &Simulated, options: &Options) -> [Shard; 2] {
-    let done = Rc::default();
-    [0, 1].map(|who| {
-        let handle = Handle { disk: disk.clone(), who, done: Rc::clone(&done) };
-        Shard::open(Box::new(handle), who, options.clone(), &mut || ())
-            .expect("a store was made on this disk")
-    })
+    open_all(disk, options).try_into().unwrap_or_else(|_| panic!("the store has two shards"))
 }
 
 fn rest(shards: &mut [Shard; 2]) -> Vec<Completion> {
@@ -94,15 +53,7 @@ const CLIENT: u64 = 1 << 32;
 
 impl Story {
     fn begin(options: Options) -> Story {
-        let disk = Simulated::new(32 << 20, Pace::AtOnce, 5);
-        let format_options = FormatOptions {
-            identity: Identity([5; 16]),
-            label: "test".into(),
-            shards: 2,
-            log_bytes: Some(1 << 20),
-            discard: false,
-        };
-        format(&mut disk.clone(), &format_options, &mut || ()).expect("a store fits on this disk");
+        let disk = formatted_for(2, 32 << 20, 1 << 20, 5);
         let front = MemoryStore::new(Config { bytes_total: 1 << 40, delay: None, track_committed: false });
         let mut story = Story {
             shards: open(&disk, &options),

@@ -1,6 +1,6 @@
 //! Planted bugs: each of them must make a test fail.
 
-use super::{crash_search, failures, model, reads_and_writes, rings};
+use super::{crash_search, failures, leases, model, reads_and_writes, rings};
 use crate::planted::{PlantedBug, plant};
 use std::panic::catch_unwind;
 
@@ -17,8 +17,22 @@ fn changes() {
     }
 }
 
+/// A checkpoint that ends before its deferred data is placed is rare: other parts of it take longer.
+fn more_changes() {
+    for seed in 1..400 {
+        model::run(seed, 2_000);
+    }
+}
+
 fn logs() {
-    (1..40).for_each(rings::run);
+    (1..400).for_each(rings::run);
+}
+
+fn leases_of_two() {
+    for first in (1..100).step_by(4) {
+        leases::boundaries(first..first + 2);
+        leases::random_runs(first..first + 4);
+    }
 }
 
 fn is_caught(bug: PlantedBug, search: Search) {
@@ -50,7 +64,7 @@ fn planted_header_before_tables_is_caught() {
 
 #[test]
 fn planted_log_freed_before_placement_is_caught() {
-    is_caught(PlantedBug::LogFreedBeforePlaced, changes);
+    is_caught(PlantedBug::LogFreedBeforePlaced, more_changes);
 }
 
 #[test]
@@ -116,4 +130,19 @@ fn planted_missing_omap_marker_is_caught() {
 #[test]
 fn planted_heir_without_entries_is_caught() {
     is_caught(PlantedBug::HeirNotGiven, changes);
+}
+
+#[test]
+fn planted_early_give_back_of_zone_is_caught() {
+    is_caught(PlantedBug::ZoneGivenBackEarly, leases_of_two);
+}
+
+#[test]
+fn planted_use_of_zone_before_lease_is_caught() {
+    is_caught(PlantedBug::ZoneUsedBeforeLease, leases_of_two);
+}
+
+#[test]
+fn planted_write_to_given_back_zone_is_caught() {
+    is_caught(PlantedBug::GivenBackZoneWritten, leases_of_two);
 }

@@ -34,6 +34,11 @@ impl Rig {
     pub(crate) fn new(size: u64, log_bytes: u64, pace: Pace, seed: u64, options: Options) -> Rig {
         let disk = formatted(size, log_bytes, pace, seed);
         let shard = open(&disk, options.clone());
+        Rig::around(disk, shard, options)
+    }
+
+    /// A shard without transactions, on a disk that others may use.
+    pub(crate) fn around(disk: Simulated, shard: Shard, options: Options) -> Rig {
         Rig {
             disk,
             shard,
@@ -128,7 +133,12 @@ impl Rig {
 
     /// Goes on with the image of a crash.
     pub(crate) fn crash(&mut self, disk: Simulated, depth: Depth) {
-        let mut reopened = open(&disk, self.options.clone());
+        let reopened = open(&disk, self.options.clone());
+        self.go_on_with(disk, reopened, depth);
+    }
+
+    /// Goes on with a shard that was opened on the image of a crash.
+    pub(crate) fn go_on_with(&mut self, disk: Simulated, mut reopened: Shard, depth: Depth) {
         let survivors = self.survivors(&reopened);
         let mut expected = self.expected(&survivors);
         same(&mut reopened, &mut expected, depth);

@@ -65,10 +65,10 @@ fn run(seed: u64, steps: u64) -> u64 {
     let (mut is_full, mut times) = (false, 0);
     for step in 1..=steps {
         // What waits is not counted yet.
-        if rig.shard.usage().available < 4 * ROOM {
+        if rig.shard.usage().within_reach().available < 4 * ROOM {
             rig.settle();
         }
-        let available = rig.shard.usage().available;
+        let available = rig.shard.usage().within_reach().available;
         if !is_full && rig.shard.index.is_starving() {
             (is_full, times) = (true, times + 1);
         } else if is_full && available > 2 * ROOM {

@@ -65,7 +65,7 @@ fn clean_stop_cleans_for_transactions_that_wait_for_space() {
         settle(&mut shard);
         let large = object("large", 1);
         let (mut number, mut at) = (1, 0);
-        while shard.usage().available > 512 << 10 {
+        while shard.usage().within_reach().available > 512 << 10 {
             let data = vec![seed as u8; 64 << 10].into();
             let write = Change::Write { object: large.clone(), offset: at, data };
             shard.submit(number, transaction(vec![write]));

@@ -106,7 +106,9 @@ impl Access {
     /// Free bytes of the fullest shard: a PG lies in one shard.
     pub fn available(&self) -> u64 {
         match self {
-            Access::Disk(store) => store.shards().map(|shard| shard.usage().available).min().unwrap_or(0),
+            Access::Disk(store) => {
+                store.shards().map(|shard| shard.usage().within_reach().available).min().unwrap_or(0)
+            }
             Access::Memory(images) => images.shards.usage().available,
         }
     }

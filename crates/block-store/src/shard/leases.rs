@@ -1,0 +1,127 @@
+//! Leases of zones: taken from the pool ahead of need, given back when they are empty and not needed.
+//!
+//! ```text
+//! pool ─▶ log entry: lease    ─ durable ─▶ the shard uses the zone
+//! empty zone: not used any more ─▶ log entry: end of the lease ─ durable ─▶ pool
+//! ```
+//!
+//! Both are changes of one key of the index, so they are logged, replayed and kept by checkpoints as all changes are.
+
+use super::Shard;
+use super::commit::Fit;
+use crate::object::key;
+use crate::plan::Effect;
+use crate::planted::{self, PlantedBug};
+use crate::space::{ZoneId, lease_record};
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// Zones that one turn takes or gives back.
+const ZONES_OF_TURN: u64 = 16;
+
+#[derive(Default)]
+pub(super) struct Leases {
+    /// Zones of which the lease is in the log, by batch.
+    arriving: VecDeque<(u64, ZoneId)>,
+    /// Zones of which the end of the lease is in the log, by batch.
+    leaving: VecDeque<(u64, ZoneId)>,
+    /// A planted bug: zones that are used, with the batch before which their lease is not logged.
+    unlogged: VecDeque<(u64, ZoneId)>,
+}
+
+impl Shard {
+    /// Takes up zones whose lease is durable, and passes on those whose lease ended durably.
+    pub(super) fn settle_leases(&mut self) {
+        let durable = self.log.durable();
+        while let Some((_, zone)) = self.leases.arriving.pop_front_if(|(batch, _)| *batch <= durable) {
+            self.space.add_zone(zone);
+            self.jobs_may_go_on();
+        }
+        let is_early = planted::has(PlantedBug::ZoneGivenBackEarly);
+        while let Some((_, zone)) =
+            self.leases.leaving.pop_front_if(|(batch, _)| *batch <= durable || is_early)
+        {
+            self.pool.give_back(self.number, zone);
+        }
+    }
+
+    /// True if leases may change. A clean stop ends when nothing is left to log.
+    fn may_change_leases(&self) -> bool {
+        let is_wanted = self.jobs.lack_space() || self.index.is_starving();
+        self.log_has_room() && (!self.checkpoints.is_stopping() || is_wanted)
+    }
+
+    /// True if a lease would make room for waiting work.
+    pub(super) fn can_lease(&self) -> bool {
+        let (wanted, is_urgent) = self.space.zones_wanted(self.leases.arriving.len() as u64);
+        wanted > 0 && is_urgent && self.pool.free_blocks() > 0 && self.may_change_leases()
+    }
+
+    /// Takes zones that are wanted, or gives back some that are not.
+    pub(super) fn change_leases(&mut self) {
+        self.log_late_leases();
+        if !self.may_change_leases() {
+            return;
+        }
+        let (wanted, is_urgent) = self.space.zones_wanted(self.leases.arriving.len() as u64);
+        let others_wait = self.pool.is_short();
+        if wanted > 0 && (is_urgent || !others_wait) {
+            if self.pool.free_blocks() > 0 {
+                self.lease(wanted.min(ZONES_OF_TURN) as usize);
+            } else if is_urgent {
+                self.pool.miss();
+            }
+        } else {
+            self.end_leases(others_wait);
+        }
+    }
+
+    fn lease(&mut self, count: usize) {
+        let zones = self.pool.take(self.number, count);
+        let record = Bytes::from(lease_record(&[]));
+        let effect = self.lease_effect(&zones, Some(record));
+        if planted::has(PlantedBug::ZoneUsedBeforeLease) {
+            let behind = self.log.gathering() + 3;
+            for zone in zones {
+                self.leases.unlogged.push_back((behind, zone));
+                self.space.add_zone(zone);
+            }
+            return self.jobs_may_go_on();
+        }
+        if self.fits(&effect) != Fit::Now {
+            // A checkpoint makes room in the log first.
+            return zones.into_iter().for_each(|zone| self.pool.give_back(self.number, zone));
+        }
+        let batch = self.log.gathering();
+        self.apply(effect, None);
+        self.leases.arriving.extend(zones.into_iter().map(|zone| (batch, zone)));
+    }
+
+    fn end_leases(&mut self, others_wait: bool) {
+        let zones = self.space.zones_to_give_back(others_wait, ZONES_OF_TURN as usize);
+        if zones.is_empty() {
+            return;
+        }
+        let effect = self.lease_effect(&zones, None);
+        if self.fits(&effect) != Fit::Now {
+            return;
+        }
+        let batch = self.log.gathering();
+        zones.iter().for_each(|zone| self.space.remove_zone(*zone));
+        self.apply(effect, None);
+        self.leases.leaving.extend(zones.into_iter().map(|zone| (batch, zone)));
+    }
+
+    fn lease_effect(&self, zones: &[ZoneId], record: Option<Bytes>) -> Effect {
+        let keys = zones.iter().map(|zone| (key::lease(*zone), record.clone())).collect();
+        Effect { keys, totals: self.totals, ..Effect::default() }
+    }
+
+    fn log_late_leases(&mut self) {
+        let gathering = self.log.gathering();
+        while let Some((_, zone)) = self.leases.unlogged.pop_front_if(|(behind, _)| *behind <= gathering) {
+            let effect = self.lease_effect(&[zone], Some(Bytes::from(lease_record(&[]))));
+            self.apply(effect, None);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The pool of zones: one owner for each zone of an open store.
+//!
+//! The shards of a store share it. It is the only state that they share, it is in memory only, and no write, read or poll
+//! touches it except to take or give back a zone. Its lock is held for a few steps of a tree. Leases on the device are keys
+//! of the shards' indexes; the pool opens when all shards have reported theirs.
+
+use super::Run;
+use super::zone_map::{ZoneId, ZoneMap};
+use crate::format::Superblock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
+
+/// A zone with two owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("zone {zone} (blocks {} to {}) is leased by shard {shard} and by shard {other}", run.start, run.end() - 1)]
+pub struct LeaseConflict {
+    pub zone: ZoneId,
+    pub run: Run,
+    pub shard: usize,
+    pub other: usize,
+}
+
+/// Zones of an open store, by owner.
+pub struct Pool {
+    superblock: Superblock,
+    map: Arc<ZoneMap>,
+    leases: Mutex<Leases>,
+    /// Copies of figures behind the lock, for readers of statistics.
+    free_blocks: AtomicU64,
+    /// A shard found no zone; the others keep no empty ones.
+    is_short: AtomicBool,
+}
+
+struct Leases {
+    /// Owners of zones that are not free.
+    owners: BTreeMap<ZoneId, usize>,
+    free: BTreeSet<ZoneId>,
+    free_blocks: u64,
+    reported: BTreeSet<usize>,
+    /// All shards have reported.
+    is_open: bool,
+    /// It never opens: an inspection changes no lease.
+    stays_shut: bool,
+}
+
+impl Pool {
+    /// The pool of a store that is opened for use.
+    pub fn new(superblock: Superblock) -> Arc<Pool> {
+        Pool::with(superblock, false)
+    }
+
+    /// A pool that compares leases and grants none.
+    pub fn for_inspection(superblock: Superblock) -> Arc<Pool> {
+        Pool::with(superblock, true)
+    }
+
+    fn with(superblock: Superblock, stays_shut: bool) -> Arc<Pool> {
+        let map = Arc::new(superblock.zone_map());
+        let mut free: BTreeSet<ZoneId> = (0..map.count()).collect();
+        // Headers and logs of shards may lie within areas: their zones are no shard's.
+        for run in superblock.shards.iter().flat_map(|shard| shard.runs()) {
+            let blocks = run.blocks().step_by(map.zone_blocks() as usize).chain([run.end() - 1]);
+            for zone in blocks.filter_map(|block| map.zone_of(block)) {
+                free.remove(&zone);
+            }
+        }
+        let free_blocks = free.iter().map(|zone| map.blocks_of(*zone)).sum();
+        let leases = Leases {
+            owners: BTreeMap::new(),
+            free,
+            free_blocks,
+            reported: BTreeSet::new(),
+            is_open: false,
+            stays_shut,
+        };
+        Arc::new(Pool {
+            superblock,
+            map,
+            leases: Mutex::new(leases),
+            free_blocks: AtomicU64::new(0),
+            is_short: AtomicBool::new(false),
+        })
+    }
+
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    pub(crate) fn map(&self) -> &Arc<ZoneMap> {
+        &self.map
+    }
+
+    /// Free blocks that any shard may lease; 0 until all shards have reported.
+    pub fn free_blocks(&self) -> u64 {
+        self.free_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Takes the leases of a shard that was recovered. Until every shard has reported, the pool grants nothing.
+    pub(crate) fn report(
+        &self,
+        shard: usize,
+        zones: impl Iterator<Item = ZoneId>,
+    ) -> Result<(), LeaseConflict> {
+        let leases = &mut *self.lock();
+        for zone in zones {
+            if let Some(other) = leases.owners.insert(zone, shard).filter(|other| *other != shard) {
+                let run = self.map.run(zone).expect("a leased zone is in the map");
+                return Err(LeaseConflict { zone, run, shard, other });
+            }
+            if leases.free.remove(&zone) {
+                leases.free_blocks -= self.map.blocks_of(zone);
+            }
+        }
+        leases.reported.insert(shard);
+        leases.is_open = !leases.stays_shut && leases.reported.len() == self.superblock.shards.len();
+        self.publish(leases);
+        Ok(())
+    }
+
+    /// Takes up to `count` zones for a shard, lowest first. The caller logs the lease before it uses them.
+    pub(crate) fn take(&self, shard: usize, count: usize) -> Vec<ZoneId> {
+        let leases = &mut *self.lock();
+        if !leases.is_open {
+            return Vec::new();
+        }
+        let zones: Vec<ZoneId> = leases.free.iter().copied().take(count).collect();
+        for zone in &zones {
+            leases.free.remove(zone);
+            leases.free_blocks -= self.map.blocks_of(*zone);
+            leases.owners.insert(*zone, shard);
+        }
+        self.is_short.store(leases.free.is_empty() && zones.len() < count, Ordering::Relaxed);
+        self.publish(leases);
+        zones
+    }
+
+    /// Takes a zone back. The log record that ends the lease is durable.
+    pub(crate) fn give_back(&self, shard: usize, zone: ZoneId) {
+        let leases = &mut *self.lock();
+        let owner = leases.owners.remove(&zone);
+        assert_eq!(owner, Some(shard), "zone {zone} is given back by shard {shard}");
+        leases.free.insert(zone);
+        leases.free_blocks += self.map.blocks_of(zone);
+        self.publish(leases);
+    }
+
+    /// Tells the other shards that one waits for a zone.
+    pub(crate) fn miss(&self) {
+        self.is_short.store(true, Ordering::Relaxed);
+    }
+
+    /// True if a shard wanted more zones than there were.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    fn publish(&self, leases: &Leases) {
+        let free = if leases.is_open { leases.free_blocks } else { 0 };
+        self.free_blocks.store(free, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Leases> {
+        // Each change is complete before the lock is released, also where its caller panics.
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{FormatOptions, Identity};
+
+    fn pool(shards: usize) -> Arc<Pool> {
+        let identity = Identity([1; 16]);
+        let (label, log_bytes, zone_bytes) = ("test".into(), Some(256 << 10), Some(256 << 10));
+        let options = FormatOptions { identity, label, shards, log_bytes, zone_bytes, discard: false };
+        Pool::new(Superblock::plan(16 << 20, &options).unwrap())
+    }
+
+    #[test]
+    fn pool_grants_zones_when_every_shard_has_reported() {
+        let pool = pool(2);
+        pool.report(0, 0..3).unwrap();
+        assert_eq!((pool.take(0, 2), pool.free_blocks()), (vec![], 0));
+        pool.report(1, [5].into_iter()).unwrap();
+        let free = pool.free_blocks();
+        assert_eq!(pool.take(0, 3), [3, 4, 6]);
+        assert_eq!(pool.free_blocks(), free - 3 * 64);
+        pool.give_back(0, 4);
+        assert_eq!(pool.take(1, 1), [4]);
+        assert!(!pool.is_short());
+        assert_eq!(pool.take(1, 1000).len() as u64, pool.map().count() as u64 - 7);
+        assert!(pool.is_short());
+        pool.give_back(1, 5);
+        assert_eq!(pool.take(0, 1), [5]);
+        assert!(!pool.is_short());
+    }
+
+    #[test]
+    fn zone_of_two_shards_is_named() {
+        let pool = pool(2);
+        pool.report(0, 0..3).unwrap();
+        let conflict = pool.report(1, 2..4).unwrap_err();
+        assert_eq!((conflict.zone, conflict.shard, conflict.other), (2, 1, 0));
+        assert!(conflict.to_string().contains("is leased by shard 1 and by shard 0"));
+    }
+
+    #[test]
+    fn inspected_store_grants_nothing() {
+        let pool = Pool::for_inspection(pool(1).superblock().clone());
+        pool.report(0, 0..1).unwrap();
+        assert_eq!(pool.take(0, 1), []);
+    }
+}

@@ -1,0 +1,267 @@
+//! Allocation in zones, the reserve, and what a shard leases and gives back.
+
+use super::*;
+
+const ZONE: u64 = 64;
+
+/// A space with `zones` leased zones of a device with sixty, from block 100 on.
+fn space(zones: u32, reserve: u64) -> Space {
+    let map = Arc::new(ZoneMap::new(ZONE, [Run::new(100, 60 * ZONE)]));
+    let mut space = Space::new(map, reserve);
+    (0..zones).for_each(|id| space.add_zone(id));
+    space
+}
+
+fn zone_run(id: u64) -> Run {
+    Run::new(100 + id * ZONE, ZONE)
+}
+
+fn table(space: &mut Space, blocks: u64, purpose: Purpose) -> Option<u64> {
+    TakeSpace::take(space, blocks << 12, purpose).map(|offset| offset >> 12)
+}
+
+#[test]
+fn released_blocks_are_free_when_durable_and_unpinned() {
+    let mut space = space(1, 0);
+    assert_eq!(space.take(64).unwrap().as_slice(), [zone_run(0)]);
+    assert!(space.take(1).is_none());
+    space.pin(5);
+    space.let_go(Run::new(110, 10), 5);
+    space.release(4);
+    assert_eq!(space.free_blocks(), 0);
+    space.release(5);
+    assert_eq!(space.free_blocks(), 0, "a read that began in that batch may have found them");
+    space.pin(6);
+    space.unpin(5);
+    space.release(5);
+    assert_eq!(space.free_blocks(), 10, "a read that began later cannot have found them");
+    assert_eq!(space.take(10).unwrap().as_slice(), [Run::new(110, 10)]);
+}
+
+#[test]
+fn write_is_divided_where_no_run_is_long_enough() {
+    let mut space = space(16, 0);
+    assert_eq!(space.take(16 * ZONE).unwrap().len(), 16, "a run ends with its zone");
+    for id in 0..16 {
+        space.let_go(Run::new(zone_run(id).start + 3, 1 + id), 1);
+    }
+    space.release(1);
+    assert_eq!(
+        space.take(14).unwrap().as_slice(),
+        [Run::new(zone_run(13).start + 3, 14)],
+        "the shortest that fits"
+    );
+    let runs = space.take(40).unwrap();
+    assert_eq!(runs.iter().map(|run| run.len).sum::<u64>(), 40);
+    assert!(runs.len() <= 4, "{runs:?}");
+    assert_eq!(space.take(136 - 54).unwrap().iter().map(|run| run.len).sum::<u64>(), 136 - 54);
+    assert!(space.take(1).is_none());
+    assert_eq!(space.stored_runs().map(|run| run.len).sum::<u64>(), 16 * ZONE);
+}
+
+#[test]
+fn small_writes_fill_and_large_ones_take_emptiest_zone() {
+    let mut space = space(8, 0);
+    space.take(5 * ZONE).unwrap();
+    space.let_go(Run::new(zone_run(1).start, 20), 1);
+    space.let_go(Run::new(zone_run(3).start, 40), 1);
+    space.release(1);
+    let one = |space: &mut Space| space.take(1).unwrap()[0].start;
+    assert_eq!(one(&mut space), zone_run(1).start);
+    assert_eq!(one(&mut space), zone_run(1).start + 1, "the next one");
+    assert_eq!(space.take(64).unwrap().as_slice(), [zone_run(5)], "an empty zone");
+    assert_eq!(one(&mut space), zone_run(1).start + 2);
+    assert_eq!(space.take(30).unwrap().as_slice(), [Run::new(zone_run(3).start, 30)]);
+}
+
+#[test]
+fn index_has_zones_of_its_own_and_data_leaves_the_reserve() {
+    let mut space = space(8, 2 * ZONE);
+    assert_eq!(space.take(10).unwrap()[0].start, zone_run(0).start);
+    assert_eq!(table(&mut space, 40, Purpose::Flush), Some(zone_run(1).start));
+    assert_eq!(table(&mut space, 20, Purpose::Merge), Some(zone_run(1).start + 40));
+    // Data opens five more zones: one of the index has 4 free blocks, and one stays empty.
+    assert_eq!(space.available_blocks(0), 54 + 4 * ZONE);
+    assert!(space.take(54 + 4 * ZONE).is_some());
+    assert!(space.take(1).is_none());
+    assert_eq!(table(&mut space, 60, Purpose::Flush), Some(zone_run(6).start));
+}
+
+#[test]
+fn reserve_is_for_tables_and_its_last_part_for_manifests() {
+    let mut space = space(16, 64);
+    assert_eq!(space.take(15 * ZONE).unwrap().len(), 15);
+    assert!(space.take(1).is_none());
+    let until_refused = |space: &mut Space, purpose| std::iter::from_fn(|| table(space, 1, purpose)).count();
+    assert_eq!(until_refused(&mut space, Purpose::Merge), 32);
+    assert_eq!(until_refused(&mut space, Purpose::Flush), 32 - 8);
+    for start in [150, 160, 170, 180] {
+        space.let_go(Run::new(start, 1 + start % 3), 1);
+    }
+    space.release(1);
+    assert_eq!(space.free_blocks(), 8 + 1 + 2 + 3 + 1);
+    assert!(space.take_pieces(16, 16, 9).is_none(), "there are no more than 15");
+    assert!(space.take_pieces(14, 14, 3).is_none(), "not in so few");
+    let pieces = space.take_pieces(12, 12, 3).unwrap();
+    assert_eq!(pieces.as_slice(), [Run::new(zone_run(15).start + 56, 8), Run::new(170, 3), Run::new(160, 1)]);
+    assert_eq!(space.take_pieces(2, 2, 1).as_deref(), None);
+    assert_eq!(space.take_pieces(3, 3, 3).unwrap().len(), 3);
+    assert_eq!(space.free_blocks(), 0);
+}
+
+#[test]
+fn index_divides_runs_before_it_takes_them_in_zones_of_data() {
+    let mut space = space(3, 0);
+    assert_eq!(space.take(ZONE + 10).unwrap().len(), 2);
+    let tables: Vec<u64> = (0..6).map(|_| table(&mut space, 10, Purpose::Flush).unwrap()).collect();
+    space.give_back(tables[1] << 12, 10 << 12);
+    space.give_back(tables[3] << 12, 10 << 12);
+    assert_eq!(table(&mut space, 20, Purpose::Flush), None, "its zone has two runs of ten");
+    assert_eq!(table(&mut space, 10, Purpose::Flush), Some(tables[1]));
+    assert_eq!(table(&mut space, 10, Purpose::Flush), Some(tables[3]));
+    let spilled = table(&mut space, 20, Purpose::Flush).unwrap();
+    assert!(zone_run(1).blocks().contains(&spilled), "its zone has four blocks left");
+}
+
+#[test]
+fn reserve_is_at_least_as_large_as_the_log() {
+    assert_eq!(reserve_of(100_000, 1500), 2000, "a 50th");
+    assert_eq!(reserve_of(6000, 768), 768, "the log");
+    assert_eq!(reserve_of(2000, 768), 500, "data has three quarters");
+    assert_eq!(first_zones(768, 64), 13);
+}
+
+#[test]
+fn zones_are_leased_ahead_and_given_back_late() {
+    let mut space = space(3, 2 * ZONE);
+    assert_eq!(space.zones_wanted(0), (0, false), "the reserve, and one ahead");
+    space.take(1).unwrap();
+    assert_eq!(space.zones_wanted(0), (1, false));
+    assert_eq!(space.zones_wanted(1), (0, false), "it is on its way");
+    assert!(space.take(3 * ZONE).is_none());
+    assert_eq!(space.zones_wanted(0), (4, true), "and those for a waiting write");
+    assert_eq!(space.zones_to_give_back(true, 9), [], "a write waits");
+    (3..9).for_each(|id| space.add_zone(id));
+    assert_eq!(space.take(3 * ZONE).unwrap().len(), 3);
+    assert_eq!(space.zones_to_give_back(false, 9), [8, 7], "of three, one stays");
+    space.remove_zone(8);
+    assert_eq!(space.zones_to_give_back(false, 9), []);
+    assert_eq!(space.zones_to_give_back(true, 9), [7, 6], "another shard waits");
+    // A table in the reserve: the zone that is ahead stands for it.
+    table(&mut space, 1, Purpose::Flush).unwrap();
+    assert_eq!(space.zones_to_give_back(true, 9), [7]);
+}
+
+#[test]
+fn zone_with_any_block_in_use_is_not_given_back() {
+    let mut space = space(4, 0);
+    space.set_discards(Some(16));
+    let run = space.take(1).unwrap()[0];
+    space.let_go(run, 1);
+    space.pin(1);
+    space.release(1);
+    assert!(!space.zones_to_give_back(true, 9).contains(&0), "a read is in flight");
+    space.unpin(1);
+    space.release(1);
+    assert!(!space.zones_to_give_back(true, 9).contains(&0), "it is to be discarded");
+    let discard = space.next_discard().unwrap();
+    assert!(!space.zones_to_give_back(true, 9).contains(&0), "it is being discarded");
+    space.discarded(discard);
+    assert!(space.zones_to_give_back(true, 9).contains(&0));
+}
+
+#[test]
+fn records_are_written_in_parts_and_not_of_zones_given_back() {
+    let mut space = space(6, 0);
+    space.take(4 * ZONE).unwrap();
+    space.begin_records();
+    let (records, has_more) = space.next_records(2);
+    assert_eq!((records.len(), has_more), (2, true));
+    assert_eq!(records[0], (0, vec![0xff; 8]));
+    space.let_go(zone_run(2), 1);
+    space.let_go(zone_run(0), 1);
+    space.release(1);
+    space.remove_zone(2);
+    let (records, has_more) = space.next_records(9);
+    assert_eq!((records.len(), records[0].0, has_more), (1, 3, false));
+    space.begin_records();
+    assert_eq!(space.next_records(9), (vec![(0, vec![])], false), "changed since its record was written");
+}
+
+#[test]
+fn replay_over_newer_records_ends_with_the_same_leases() {
+    let mut space = space(0, 0);
+    // As of a later entry than the first ones: zone 1 was given back, zone 2 leased again.
+    assert!(space.load_zone(0, &[0xff; 8]) && space.load_zone(2, &[1, 0, 0, 0, 0, 0, 0, 0]));
+    assert!(!space.load_zone(3, &[0xff; 9]) && !space.load_zone(60, &[]));
+    assert!(space.replay(zone_run(1), true) && space.replay(zone_run(2), true));
+    assert_eq!(space.presumed().collect::<Vec<_>>(), [1]);
+    assert!(space.replay(zone_run(1), false));
+    assert_eq!(space.replay_end_of_lease(1), Some(zone_run(1)));
+    assert_eq!(space.replay_end_of_lease(2), Some(zone_run(2)));
+    assert!(space.replay_lease(2) && space.replay(Run::new(zone_run(2).start, 1), true));
+    assert!(!space.replay(Run::new(99, 1), true));
+    assert_eq!(space.presumed().count(), 0);
+    space.replay_end_of_lease(3);
+    space.begin();
+    assert_eq!(space.leases().collect::<Vec<_>>(), [0, 2]);
+    assert_eq!((space.free_blocks(), space.blocks()), (63, 128));
+    assert!(!space.occupy(Run::new(zone_run(0).start, 1), false), "it holds data");
+    assert!(!space.occupy(Run::new(zone_run(5).start, 1), false), "nothing leases its zone");
+    assert!(space.occupy(Run::new(zone_run(5).start, 1), true), "a table does, if the records are lost");
+}
+
+/// Random allocations and releases: no block has two owners, and the figures are those of the bitmaps.
+#[test]
+fn random_changes_keep_the_summary() {
+    use device::dice::Dice;
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed);
+        let mut space = space(0, 100);
+        let mut owned: Vec<Run> = Vec::new();
+        let mut tables: Vec<Run> = Vec::new();
+        for step in 0..2000 {
+            match dice.below(10) {
+                0 => {
+                    let free = (0..60).filter(|id| !space.zones.contains_key(id));
+                    free.take(dice.below(3) as usize)
+                        .collect::<Vec<_>>()
+                        .into_iter()
+                        .for_each(|id| space.add_zone(id));
+                }
+                1 => space
+                    .zones_to_give_back(dice.chance(50), 3)
+                    .into_iter()
+                    .for_each(|id| space.remove_zone(id)),
+                2..6 => {
+                    let blocks = 1 + if dice.chance(80) { dice.below(8) } else { dice.below(150) };
+                    owned.extend(Space::take(&mut space, blocks).into_iter().flatten());
+                }
+                6 => {
+                    let (blocks, purpose) = (1 + dice.below(30), Purpose::Flush);
+                    tables.extend(table(&mut space, blocks, purpose).map(|start| Run::new(start, blocks)));
+                }
+                7 if !tables.is_empty() => {
+                    let run = tables.swap_remove(dice.below(tables.len() as u64) as usize);
+                    space.give_back(run.offset(), run.bytes());
+                }
+                _ if !owned.is_empty() => {
+                    let run = owned.swap_remove(dice.below(owned.len() as u64) as usize);
+                    space.let_go(run, step);
+                    space.release(step);
+                }
+                _ => {}
+            }
+            let mut all: Vec<Run> = owned.iter().chain(&tables).copied().collect();
+            all.sort_unstable();
+            assert!(all.windows(2).all(|pair| pair[0].end() <= pair[1].start), "seed {seed}, step {step}");
+            let used: u64 = all.iter().map(|run| run.len).sum();
+            assert_eq!(space.free_blocks() + used, space.blocks());
+            let free: u64 = space.zones.values().map(Zone::free_blocks).sum();
+            assert_eq!(space.free_blocks(), free);
+            for (id, zone) in &space.zones {
+                assert!(zone.is_empty() || zone.is_for != ZoneUse::Empty, "zone {id}");
+            }
+        }
+    }
+}
