@@ -260,7 +260,7 @@ fn random_changes_keep_the_summary() {
             let free: u64 = space.zones.values().map(Zone::free_blocks).sum();
             assert_eq!(space.free_blocks(), free);
             for (id, zone) in &space.zones {
-                assert_eq!(zone.is_empty() || zone.is_for != ZoneUse::Empty, true, "zone {id}");
+                assert!(zone.is_empty() || zone.is_for != ZoneUse::Empty, "zone {id}");
             }
         }
     }

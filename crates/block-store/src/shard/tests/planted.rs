@@ -83,7 +83,7 @@ fn planted_uncompared_checksum_is_caught() {
 
 #[test]
 fn planted_early_give_back_of_zone_is_caught() {
-    is_caught(PlantedBug::ZoneGivenBackEarly, leases_of_two);
+    is_caught(PlantedBug::ZoneGivenBackEarly, leases::give_back_is_durable);
 }
 
 #[test]
