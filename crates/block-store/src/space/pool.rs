@@ -146,6 +146,12 @@ impl Pool {
         self.publish(leases);
     }
 
+    /// True if no shard leases the zone.
+    #[cfg(test)]
+    pub(crate) fn is_free(&self, zone: ZoneId) -> bool {
+        self.lock().free.contains(&zone)
+    }
+
     /// Tells the other shards that one waits for a zone.
     pub(crate) fn miss(&self) {
         self.is_short.store(true, Ordering::Relaxed);

@@ -256,6 +256,42 @@ fn store_of_version_1_leases_zones_after_migration() {
 }
 
 #[test]
+fn zone_is_free_when_its_give_back_is_durable() {
+    give_back_is_durable();
+}
+
+pub(super) fn give_back_is_durable() {
+    let disk = formatted_for(2, 16 << 20, 256 << 10, 1);
+    let (mut shards, pool) = try_open_all(&disk, &small()).unwrap();
+    let shard = &mut shards[0];
+    shard.submit(0, one(Change::CreateCollection { split_bits: 0 }));
+    let write = |n: u32| Change::Write { object: object("o", n), offset: 0, data: vec![7; 90_000].into() };
+    (0..30).for_each(|n| shard.submit(0, one(write(n))));
+    settle(shard);
+    (0..30).for_each(|n| shard.submit(0, one(Change::Remove { object: object("o", n) })));
+    disk.set_pace(Pace::Steps);
+    // Zones that the shard has no more, with the batch that was open before.
+    let mut left: Vec<(u32, u64)> = Vec::new();
+    for _ in 0..100_000 {
+        let (before, batch) = (shard.space.leases().collect::<Vec<_>>(), shard.log.gathering());
+        let busy = shard.poll(&mut Vec::new());
+        let gone = before.into_iter().filter(|zone| !shard.space.leases().any(|now| now == *zone));
+        left.extend(gone.map(|zone| (zone, batch)));
+        for (zone, batch) in &left {
+            let is_durable = shard.log.durable() >= *batch;
+            assert!(
+                is_durable || !pool.is_free(*zone),
+                "zone {zone} is free before batch {batch} is durable"
+            );
+        }
+        if !busy {
+            break;
+        }
+    }
+    assert!(left.len() > 3 && left.iter().all(|(zone, _)| pool.is_free(*zone)), "{left:?}");
+}
+
+#[test]
 fn zone_leased_twice_is_refused_by_name() {
     let disk = formatted_for(2, 16 << 20, 256 << 10, 1);
     let pool = attach(&mut disk.clone(), &mut || ()).unwrap();

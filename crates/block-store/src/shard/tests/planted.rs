@@ -134,7 +134,7 @@ fn planted_heir_without_entries_is_caught() {
 
 #[test]
 fn planted_early_give_back_of_zone_is_caught() {
-    is_caught(PlantedBug::ZoneGivenBackEarly, leases_of_two);
+    is_caught(PlantedBug::ZoneGivenBackEarly, leases::give_back_is_durable);
 }
 
 #[test]
