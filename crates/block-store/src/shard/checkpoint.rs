@@ -128,12 +128,7 @@ impl Shard {
 
     pub(super) fn checkpoint(&mut self) {
         match self.checkpoints.state {
-            CheckpointState::Idle if self.is_checkpoint_due() => {
-                // Records in blocks need no place in the index.
-                if !self.spills_first() {
-                    self.begin_checkpoint();
-                }
-            }
+            CheckpointState::Idle if self.is_checkpoint_due() => self.spill_or_begin(),
             CheckpointState::Idle if self.can_make_room() => {
                 self.write_manifest(Goal::Room { settling: None })
             }
@@ -182,6 +177,13 @@ impl Shard {
     /// True if the log is durable and will not grow: no transaction waits for a read of the index or for room.
     fn has_logged_all(&self) -> bool {
         self.log.is_idle() && self.jobs.is_empty()
+    }
+
+    /// Records of PG logs that are in blocks need no place in the index.
+    fn spill_or_begin(&mut self) {
+        if !self.spills_first() {
+            self.begin_checkpoint();
+        }
     }
 
     fn begin_checkpoint(&mut self) {
