@@ -244,7 +244,7 @@ fn map_steps() -> Vec<Vec<u8>> {
 fn import_records() -> Vec<Vec<u8>> {
     let object = HObject { pool: 3, hash: 7, name: "o".into(), ..HObject::min() };
     let records = [
-        Record::Store { label: "osd.0".into() },
+        Record::Store { label: "osd.0".into(), has_logs: false },
         Record::Collection { id: store::Collection::Meta, split_bits: 0 },
         Record::Collection { id: store::Collection::Pg(PgId { pool: 3, seed: 5 }.into()), split_bits: 3 },
         Record::Object { id: store::ObjectId::from(object), size: 9 },
@@ -291,17 +291,18 @@ fn pg_exports() -> Vec<Vec<u8>> {
         let all = records.iter().flat_map(|record| described(record));
         [beginning].into_iter().chain(all).collect::<Vec<u8>>()
     };
-    let [head, _, header, meta] = shoal::store_tool::hostile::beginning();
+    let [head, _, header, meta, log] = shoal::store_tool::hostile::beginning();
     vec![
-        behind(4, &[&object, &changes, &end(1, 4, 0)]),
-        behind(4, &[&object, &changes, &lost, &end(1, 4, 1)]),
-        behind(4, &[&object, &lost, &end(1, 0, 1)]),
-        behind(4, &[&end(0, 0, 0)]),
+        behind(5, &[&object, &changes, &end(1, 4, 0)]),
+        behind(5, &[&object, &changes, &lost, &end(1, 4, 1)]),
+        behind(5, &[&object, &lost, &end(1, 0, 1)]),
+        behind(5, &[&end(0, 0, 0)]),
         behind(3, &[&Record::Meta { entries: vec![("history".into(), Bytes::new())] }, &end(0, 0, 0)]),
         behind(2, &[&header]),
         behind(1, &[&Record::Map { map: Bytes::from_static(b"map") }]),
         behind(0, &[&head]),
-        behind(4, &[&Record::Meta { entries: Vec::new() }, &object]),
+        behind(5, &[&Record::Meta { entries: Vec::new() }, &object]),
+        behind(4, &[&log, &end(0, 0, 0)]),
         match meta {
             Record::Meta { mut entries } => {
                 entries.truncate(1);

@@ -38,7 +38,7 @@ mod sorted;
 mod source;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writer;
 
 use crate::io::Io;

@@ -160,11 +160,8 @@ impl Shard {
 
     pub(super) fn checkpoint(&mut self) {
         self.put_zones();
-        let is_idle = matches!(self.checkpoints.state, CheckpointState::Idle);
-        // Records of PG logs that are in blocks need no place in the index.
-        let begins = is_idle && self.is_checkpoint_due() && !self.spills_first();
         match self.checkpoints.state {
-            CheckpointState::Idle if begins => self.begin_checkpoint(),
+            CheckpointState::Idle if self.is_checkpoint_due() => self.spill_or_begin(),
             CheckpointState::Idle if self.can_make_room() => {
                 self.write_manifest(Goal::Room { settling: None })
             }
@@ -214,6 +211,13 @@ impl Shard {
     /// True if the log is durable and will not grow: no transaction waits for a read of the index or for room.
     fn has_logged_all(&self) -> bool {
         self.log.is_idle() && self.jobs.is_empty()
+    }
+
+    /// Records of PG logs that are in blocks need no place in the index.
+    fn spill_or_begin(&mut self) {
+        if !self.spills_first() {
+            self.begin_checkpoint();
+        }
     }
 
     fn begin_checkpoint(&mut self) {

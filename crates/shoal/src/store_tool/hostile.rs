@@ -31,7 +31,7 @@ pub fn pg_export(data: &[u8]) {
     let Some((true_records, data)) = data.split_first() else { return };
     let mut file = Vec::new();
     let mut writer = RecordWriter::new(&mut file);
-    for record in beginning().iter().take((true_records % 5).into()) {
+    for record in beginning().iter().take((true_records % 6).into()) {
         writer.write(record).expect("a vector takes every byte");
     }
     let file = stream(data, file, true);
@@ -52,7 +52,7 @@ pub fn pg_export(data: &[u8]) {
 }
 
 /// The records before the objects of a true export.
-pub fn beginning() -> [PgRecord; 4] {
+pub fn beginning() -> [PgRecord; 5] {
     let meta = example::meta_records();
     let copy = meta.to_copy(example::pg(), example::SPLIT_BITS).expect("it is whole");
     let daemon = example::daemon(0, example::EPOCH);
@@ -63,6 +63,7 @@ pub fn beginning() -> [PgRecord; 4] {
         PgRecord::Map { map },
         PgRecord::MetaHeader { header: meta.header },
         PgRecord::Meta { entries: meta.entries },
+        PgRecord::Log { records: meta.log },
     ]
 }
 

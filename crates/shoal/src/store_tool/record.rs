@@ -15,8 +15,10 @@ use wire::frames::crc32c;
 use wire::types::{Eversion, HObject, SpgId};
 
 const MAGIC: &str = "shoal store export";
-/// Version 2 adds records of collections' logs.
-const VERSION: u32 = 2;
+/// Without records of collections' logs.
+const VERSION: u32 = 1;
+/// With them.
+const VERSION_LOGS: u32 = 2;
 /// More than any record that is written: the largest are values of omaps, and pieces of data.
 const BODY_LEN_MAX: u32 = 256 << 20;
 
@@ -25,6 +27,8 @@ pub enum Record {
     /// The owner of the exported store.
     Store {
         label: String,
+        /// Collections may have records of logs.
+        has_logs: bool,
     },
     Collection {
         id: Collection,
@@ -82,9 +86,9 @@ impl Record {
         w.u8(self.kind());
         w.u32(0);
         match self {
-            Record::Store { label } => {
+            Record::Store { label, has_logs } => {
                 w.string(MAGIC);
-                w.u32(VERSION);
+                w.u32(if *has_logs { VERSION_LOGS } else { VERSION });
                 w.string(label);
             }
             Record::Collection { id, split_bits } => {
@@ -151,10 +155,10 @@ fn decode(kind: u8, body: &[u8]) -> anyhow::Result<Record> {
             ensure!(r.str()? == MAGIC, "it is no export of a store");
             let version = r.u32()?;
             ensure!(
-                (1..=VERSION).contains(&version),
-                "it is of version {version}, and this program reads versions 1 to {VERSION}"
+                (VERSION..=VERSION_LOGS).contains(&version),
+                "it is of version {version}, and this program reads versions {VERSION} to {VERSION_LOGS}"
             );
-            Record::Store { label: r.string()? }
+            Record::Store { label: r.string()?, has_logs: version == VERSION_LOGS }
         }
         2 => {
             let id = if r.bool()? { Collection::Pg(r.get::<SpgId>()?) } else { Collection::Meta };
@@ -191,7 +195,7 @@ mod tests {
     fn all() -> Vec<Record> {
         let object = HObject { pool: 3, hash: 7, name: "o".into(), ..HObject::min() };
         vec![
-            Record::Store { label: "osd.0".into() },
+            Record::Store { label: "osd.0".into(), has_logs: true },
             Record::Collection { id: Collection::Meta, split_bits: 0 },
             Record::Collection { id: Collection::Pg(PgId { pool: 3, seed: 5 }.into()), split_bits: 3 },
             Record::Object { id: ObjectId::from(object), size: 9 },

@@ -23,7 +23,9 @@ pub struct Exported {
 
 pub fn export(store: &mut Opened, out: &mut dyn Write) -> anyhow::Result<Exported> {
     let mut exported = Exported::default();
-    Record::Store { label: store.device.superblock().label.clone() }.write(out)?;
+    let label = store.device.superblock().label.clone();
+    let has_logs = has_logs(store)?;
+    Record::Store { label, has_logs }.write(out)?;
     for (id, split_bits) in store.collections() {
         Record::Collection { id, split_bits }.write(out)?;
         export_log(store, id, out, &mut exported.lost)?;
@@ -40,6 +42,20 @@ pub fn export(store: &mut Opened, out: &mut dyn Write) -> anyhow::Result<Exporte
     Record::End { objects: exported.objects }.write(out)?;
     out.flush()?;
     Ok(exported)
+}
+
+/// True if a collection has a log, or one that cannot be read. A file without logs is of the first version.
+fn has_logs(store: &mut Opened) -> anyhow::Result<bool> {
+    for (id, _) in store.collections() {
+        let first = vec![Query::LogList { after: Eversion::ZERO, max: 1 }];
+        let answers = store.ask(id, HObject::min().into(), first)?;
+        let is_empty =
+            |answer: &Answer| matches!(answer, Answer::LogList { records, .. } if records.is_empty());
+        if !answers.is_ok_and(|answers| answers.iter().all(is_empty)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn export_log(

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+pub(crate) mod memtables;
 mod model;
 mod rig;
 mod starving;

@@ -1,6 +1,7 @@
 //! Planted bugs: each of them must make a test fail.
 
 use super::{crash_search, failures, leases, model, reads_and_writes, rings};
+use crate::index::tests::memtables;
 use crate::planted::{PlantedBug, plant};
 use std::panic::catch_unwind;
 
@@ -89,7 +90,7 @@ fn planted_uncounted_clone_is_caught() {
 
 #[test]
 fn planted_memtable_end_within_batch_is_caught() {
-    is_caught(PlantedBug::MemtableEndsWithinBatch, logs);
+    is_caught(PlantedBug::MemtableEndsWithinBatch, memtables::memtable_ends_between_two_records);
 }
 
 #[test]
