@@ -6,10 +6,12 @@ import os
 import shutil
 import signal
 import tempfile
+import unittest
 from pathlib import Path
 
 import harness
-from harness import SHOAL, Failed, eventually, is_alive, run
+import networks
+from harness import SHOAL, ClusterTest, Failed, eventually, is_alive, run
 from networks import ip
 
 DISK_BYTES = 4 << 30
@@ -106,6 +108,24 @@ class Hosts:
             host.close()
         if not os.environ.get("SHOAL_KEEP"):
             shutil.rmtree(self.root, ignore_errors=True)
+
+
+class HostsTest(ClusterTest):
+    """A suite on hosts of its own, which have no cluster yet."""
+
+    QUIET = False
+
+    @classmethod
+    def make_cluster(cls):
+        why = "it needs a cluster of shoal's" if harness.STOCK else networks.why_not()
+        if why:
+            raise unittest.SkipTest(why)
+        return Hosts()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.make_cluster()
+        cls.addClassCleanup(cls.cluster.close)
 
 
 class Page:

@@ -10,11 +10,10 @@ import unittest
 from pathlib import Path
 
 import harness
-import networks
 from command_client import CommandClient
 from harness import SHOAL, Client, Cluster, ClusterTest, Failed, eventually, run
 from history import History
-from hosts import Hosts
+from hosts import HostsTest
 from replicated import FAULTS, Pgs, ReplicatedTest, configure
 
 #: A clean stop hands over at once; a busy machine takes its time.
@@ -221,21 +220,7 @@ class OtherProgram(ClusterTest):
         assert_nothing_left(self, self.client)
 
 
-class SeveralHosts(ClusterTest):
-    QUIET = False
-
-    @classmethod
-    def make_cluster(cls):
-        why = "it needs a cluster of shoal's" if harness.STOCK else networks.why_not()
-        if why:
-            raise unittest.SkipTest(why)
-        return Hosts()
-
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = cls.make_cluster()
-        cls.addClassCleanup(cls.cluster.close)
-
+class SeveralHosts(HostsTest):
     def test_hosts_restart_one_after_the_other(self):
         hosts = self.cluster
         disks = ["--osds", "2", "--size", "4G"]

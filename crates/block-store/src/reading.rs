@@ -300,16 +300,17 @@ fn omap_list(
     let mut entries = Vec::new();
     let Some(omap) = &record.omap else { return Ok(Answer::OmapList { entries, more: false }) };
     let layers = view.layers(omap.number, omap.is_layered)?;
-    if layers.len() > 1 {
-        return layered_omap_list(&layers, after, from, prefix, max, values, view);
-    }
     let least = from.max(prefix);
     let start = match after {
-        Some(after) if after >= least => key::successor(key::omap(omap.number, after)),
-        _ => key::omap(omap.number, least),
+        Some(after) if after >= least => key::successor(after.to_vec()),
+        _ => least.to_vec(),
     };
+    let end = prefix_end(prefix);
+    if layers.len() > 1 {
+        return layered_omap_list(&layers, &start, end.as_deref(), max, values, view);
+    }
     // Markers that hid keys of former ancestors lie behind the entries.
-    let end = key::omap_to(omap.number, prefix_end(prefix).as_deref());
+    let (start, end) = (key::omap(omap.number, &start), key::omap_to(omap.number, end.as_deref()));
     let more = view.scan(&start, &end, max, &mut |key, value| {
         let own = key::omap_own(key).unwrap_or_default();
         let value = if values { Bytes::copy_from_slice(value) } else { Bytes::new() };
@@ -318,22 +319,15 @@ fn omap_list(
     Ok(Answer::OmapList { entries, more })
 }
 
-/// [`omap_list`] of an omap that has ancestors.
+/// [`omap_list`] of an omap that has ancestors: its keys in `start..end`.
 fn layered_omap_list(
     layers: &[u64],
-    after: Option<&Bytes>,
-    from: &Bytes,
-    prefix: &Bytes,
+    start: &[u8],
+    end: Option<&[u8]>,
     max: usize,
     values: bool,
     view: &mut View<'_>,
 ) -> Result<Answer, ReadStop> {
-    let least = from.max(prefix);
-    let start = match after {
-        Some(after) if after >= least => key::successor(after.to_vec()),
-        _ => least.to_vec(),
-    };
-    let end = prefix_end(prefix);
     let scan = &mut |from: &[u8], to: &[u8], max: usize| {
         let mut found = Vec::new();
         let more = view.scan(from, to, max, &mut |key, value| {
@@ -341,7 +335,7 @@ fn layered_omap_list(
         })?;
         Ok((found, more))
     };
-    let (found, more) = layer::list_omap(layers, &start, end.as_deref(), max, scan)?;
+    let (found, more) = layer::list_omap(layers, start, end, max, scan)?;
     let value = |value: Bytes| if values { value } else { Bytes::new() };
     let entries = found.into_iter().map(|(name, found)| (name.into(), value(found))).collect();
     Ok(Answer::OmapList { entries, more })
