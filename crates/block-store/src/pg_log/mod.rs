@@ -12,7 +12,9 @@
 //! - **Chunks.** The blocks of all chunks of a log are the bytes of one hidden object of the collection, its *log object*
 //!   ([`crate::object::key::log_object`]). So the bitmap, the checksums, fsck and the cleaner know them as they know data.
 //!   Bytes are appended at the object's end, and released chunks become holes.
-//! - **Cost.** A record is logged once and written once more with its neighbours, a block or more at a time. It enters
+//! - **Two copies.** The log object has each chunk twice ([`LOG_COPIES`]), and a listing takes each part from the first copy
+//!   that matches its checksums. Without its log a copy of a PG is worth nothing, so one rotten block must not take it.
+//! - **Cost.** A record is logged once and written twice more with its neighbours, a block or more at a time. It enters
 //!   neither memtable nor tables, unless a checkpoint finds it in memory. Nothing reads chunks but a listing.
 
 mod chunk;
@@ -21,4 +23,4 @@ mod state;
 
 pub use chunk::records_of;
 pub use rings::PgLogs;
-pub use state::{Chunk, LogChange, PgLog, Spill, SpillData};
+pub use state::{Chunk, LOG_COPIES, LogChange, PgLog, Spill, SpillData};

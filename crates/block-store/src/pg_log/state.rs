@@ -28,6 +28,9 @@ const CHUNK_BLOCKS: u64 = 16;
 /// Blocks that one spill releases at most.
 const RELEASED_MAX: u64 = 256;
 
+/// First blocks of the two copies of all chunks in the log object. A log ends far below the second.
+pub const LOG_COPIES: [u64; 2] = [0, 1 << 40];
+
 /// Some records of a log, in neighbouring blocks of the log object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
@@ -300,7 +303,7 @@ impl PgLog {
         }
         let mut out = PgLog { damaged: flags == DAMAGED, mark: varint::take(&mut r)?, ..PgLog::default() };
         (out.trimmed, out.last) = (take_key(&mut r)?, take_key(&mut r)?);
-        out.end = varint::take(&mut r)?;
+        out.end = checked(0, varint::take(&mut r)?, LOG_COPIES[1], &r)?;
         let mut end = 0;
         for _ in 0..varint::take(&mut r)? {
             let (start, blocks) = take_run(&mut r, end, out.end)?;

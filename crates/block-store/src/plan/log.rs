@@ -4,7 +4,7 @@ use super::damage::is_rot;
 use super::objects::parse_record;
 use super::{Effect, Plan};
 use crate::object::key;
-use crate::pg_log::{LogChange, PgLog, Spill, SpillData};
+use crate::pg_log::{LOG_COPIES, LogChange, PgLog, Spill, SpillData};
 use crate::view::Wait;
 use codec::Rope;
 use device::BLOCK;
@@ -44,8 +44,11 @@ impl Plan<'_> {
         let mut object = object.expect("it is created where there is none");
         // Its pages are known by the record alone. What follows is readable again.
         let lost = std::mem::take(&mut object.record.is_lost) && !log.chunks().is_empty();
-        self.zero(&mut object, start * BLOCK_BYTES, blocks * BLOCK_BYTES)?;
-        self.write(&mut object, spill.start * BLOCK_BYTES, &Rope::from(bytes))?;
+        let bytes = Rope::from(bytes);
+        for copy in LOG_COPIES {
+            self.zero(&mut object, (copy + start) * BLOCK_BYTES, blocks * BLOCK_BYTES)?;
+            self.write(&mut object, (copy + spill.start) * BLOCK_BYTES, &bytes)?;
+        }
         self.effect.stage.iter_mut().for_each(|(_, run)| run.is_logged = true);
         self.open = Some(object);
         self.effect.logs.push((id, LogChange::Spill(Spill { lost, ..spill })));

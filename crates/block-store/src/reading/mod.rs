@@ -1,25 +1,25 @@
-//! What a read asks of the index, at one moment, and what it then reads of the device.
+//! Reads: queries are resolved in the index at one moment, and name the blocks to read from the device.
 //!
-//! Everything but objects' bytes is answered from the index at once. For bytes the answer names blocks, which are kept
-//! from being taken again until they have been read (the caller pins them), so that changes need not wait for reads nor
-//! reads for changes.
+//! Everything but objects' bytes is answered from the index at once. For bytes the answer names blocks. The caller pins them:
+//! they are not allocated again until the read has completed, so reads and changes do not wait for each other.
 
-use crate::checksum::{crc32c, followed_by, of_frame};
+mod verified;
+
+use verified::{Blocks, Joined};
+
 use crate::clean::Clean;
 use crate::index::Bad;
 use crate::object::collection::{CollectionRecord, HashRange};
-use crate::object::packed::{Packed, unpack};
+use crate::object::packed::Packed;
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::object::record::ObjectRecord;
 use crate::object::{key, layer};
-use crate::pg_log::{Chunk, PgLog, PgLogs, records_of};
+use crate::pg_log::{Chunk, LOG_COPIES, PgLog, PgLogs, records_of};
 use crate::plan::Collections;
-use crate::planted::{self, PlantedBug};
 use crate::space::Run;
 use crate::staged::Staged;
 use crate::view::{View, Wait};
 use bytes::Bytes;
-use codec::Rope;
 use device::BLOCK;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Answer, Collection, LogRecord, ObjectId, Query, ReadError, ReadRequest};
@@ -35,25 +35,25 @@ const LOG_BLOCKS_MAX: u64 = 32;
 /// A part of the answer to [`Query::Data`].
 enum DataPart {
     Zeroes(u64),
-    /// DataPart of a block that is in memory: in this buffer, from there on.
+    /// Part of a block that is in memory: in this buffer, from there on.
     Here {
         buffer: Bytes,
         at: usize,
         piece: Piece,
     },
-    /// DataPart of a block of the device, found in the read of this number.
+    /// Part of a block of the device, found in the read of this number.
     Stored {
         read: usize,
         piece: Piece,
         /// In the object, for a report of damage.
         offset: u64,
     },
-    /// DataPart of a block that is compressed, of this number.
+    /// Part of a block that is compressed, of this number.
     Packed {
         number: usize,
         piece: Piece,
     },
-    /// From this offset of the object on there are bytes that nobody has any more.
+    /// Bytes that are lost, from this offset of the object on.
     Lost {
         offset: u64,
     },
@@ -81,7 +81,8 @@ enum PartialAnswer {
 
 /// The answer to [`Query::LogList`], before its chunks are read.
 struct LogPage {
-    chunks: Vec<(Chunk, Vec<DataPart>)>,
+    /// With the parts of each copy.
+    chunks: Vec<(Chunk, [Vec<DataPart>; 2])>,
     /// Records that follow the chunks: one more than asked for, if there are so many.
     recent: Vec<LogRecord>,
     after: Eversion,
@@ -106,17 +107,19 @@ pub struct Resolved {
     object: ObjectId,
     partials: Vec<PartialAnswer>,
     packed: Vec<PackedSource>,
-    /// How many blocks the answer is made of.
+    /// Blocks of the answer.
     pub blocks: u64,
-    /// What must be read of the device.
+    /// Runs to read from the device.
     pub reads: Vec<Run>,
     contents: Vec<Bytes>,
     pub reads_left: usize,
-    /// The first of the reads that failed.
-    failed: Option<usize>,
+    /// The reads that failed.
+    failed: BTreeSet<usize>,
+    /// The next block begins a read of its own.
+    ends_read: bool,
 }
 
-/// What could not be read, or did not match its checksum.
+/// Bytes that could not be read or do not match their checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub collection: Collection,
@@ -192,7 +195,8 @@ pub fn resolve(
         reads: Vec::new(),
         contents: Vec::new(),
         reads_left: 0,
-        failed: None,
+        failed: BTreeSet::new(),
+        ends_read: false,
     };
     // A query that waits for the index does not hold up the next one: all missing blocks are read together.
     let mut waits = false;
@@ -562,8 +566,13 @@ impl Resolved {
             let block = BLOCK as u64;
             let mut blocks = 0;
             for chunk in chunks.by_ref() {
-                let parts = self.data(&record, chunk.start * block, chunk.blocks * block, view, memory)?;
-                page.chunks.push((*chunk, parts));
+                let mut copy_at = |first: u64| {
+                    // A sector that cannot be read must not fail the reads of both copies.
+                    self.ends_read = true;
+                    self.data(&record, (first + chunk.start) * block, chunk.blocks * block, view, memory)
+                };
+                let copies = [copy_at(LOG_COPIES[0])?, copy_at(LOG_COPIES[1])?];
+                page.chunks.push((*chunk, copies));
                 blocks += chunk.blocks;
                 if blocks >= LOG_BLOCKS_MAX {
                     break;
@@ -594,7 +603,8 @@ impl Resolved {
 
     /// The number of the read that gets this block: the last one, where it goes on.
     fn read_of(&mut self, unit: u64) -> usize {
-        match self.reads.last_mut() {
+        let ends = std::mem::take(&mut self.ends_read);
+        match self.reads.last_mut().filter(|_| !ends) {
             Some(last) if last.blocks().contains(&unit) => {}
             Some(last) if last.end() == unit && last.len < READ_BLOCKS_MAX => last.len += 1,
             _ => self.reads.push(Run::new(unit, 1)),
@@ -602,207 +612,75 @@ impl Resolved {
         self.reads.len() - 1
     }
 
-    /// What the device gave for one of the reads.
+    /// Takes the result of one device read.
     pub fn on_read(&mut self, read: usize, contents: Option<Bytes>) {
         self.reads_left -= 1;
         match contents {
             Some(contents) => self.contents[read] = contents,
-            None => self.failed = Some(self.failed.unwrap_or(read).min(read)),
+            None => drop(self.failed.insert(read)),
         }
     }
 
-    /// The answers, when everything was read. What was read, and matches its checksums, is kept in `clean`; whatever does
-    /// not match, or could not be read, is told to `damaged`, and the whole request fails.
+    /// The answers, once all reads are done. Blocks that were read and match their checksums are kept in `clean`. Blocks that
+    /// do not match, or could not be read, are reported to `damaged`, and fail the whole request. Only a part of a log's chunk
+    /// whose other copy is good is answered all the same.
     pub fn finish(
         self,
         clean: &mut Clean,
         damaged: &mut dyn FnMut(Damage),
     ) -> Result<Vec<Answer>, ReadError> {
         debug_assert_eq!(self.reads_left, 0);
-        if let Some(failed) = self.failed {
-            damaged(self.failure(failed));
-            return Err(ReadError::Io);
-        }
-        let Resolved { collection, object, partials, packed, reads, contents, .. } = self;
-        let mut is_whole = true;
-        let unpacked: Vec<Option<Bytes>> = packed
-            .iter()
-            .map(|part| {
-                part.unpack(&reads, &contents)
-                    .map_err(|device_offset| {
-                        let (object, offset) = (object.clone(), part.offset);
-                        damaged(Damage { collection, object, offset, device_offset: Some(device_offset) });
-                    })
-                    .ok()
-            })
-            .collect();
-        let mut join = |parts: Vec<DataPart>| {
-            let mut joined = Joined::default();
-            for part in parts {
-                match part {
-                    DataPart::Zeroes(len) => joined.zeroes(len),
-                    DataPart::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
-                    DataPart::Packed { number, piece } => match &unpacked[number] {
-                        Some(data) => joined.unpacked(data, &piece),
-                        None => is_whole = false,
-                    },
-                    DataPart::Lost { offset } => {
-                        is_whole = false;
-                        let object = object.clone();
-                        damaged(Damage { collection, object, offset, device_offset: None });
-                    }
-                    DataPart::Stored { read, piece, offset } => {
-                        let buffer = &contents[read];
-                        let at = (piece.unit - reads[read].start) as usize * BLOCK;
-                        if crc32c(&buffer[at..at + BLOCK]) != piece.crc
-                            && !planted::has(PlantedBug::ChecksumNotCompared)
-                        {
-                            is_whole = false;
-                            damaged(Damage {
-                                collection,
-                                object: object.clone(),
-                                offset,
-                                device_offset: Some(piece.unit * BLOCK as u64),
-                            });
-                        }
-                        joined.piece(buffer, at, &piece);
-                    }
-                }
-            }
-            joined.finish()
+        let Resolved { collection, object, partials, packed, reads, contents, failed, .. } = self;
+        let mut blocks = Blocks {
+            collection,
+            object,
+            reads,
+            contents,
+            failed,
+            bad: BTreeSet::new(),
+            unpacked: Vec::new(),
         };
+        for part in &packed {
+            let data = blocks.unpack(part, damaged);
+            blocks.unpacked.push(data);
+        }
         let mut out = Vec::with_capacity(partials.len());
-        let mut is_log_whole = true;
+        let mut is_whole = true;
         for partial in partials {
             out.push(match partial {
                 PartialAnswer::Done(answer) => answer,
-                PartialAnswer::Data(parts) => Answer::Data(join(parts)),
+                PartialAnswer::Data(parts) => {
+                    let mut joined = Joined::default();
+                    for part in &parts {
+                        match blocks.is_good(part, damaged) {
+                            true => blocks.join(part, &mut joined),
+                            false => is_whole = false,
+                        }
+                    }
+                    Answer::Data(joined.finish())
+                }
                 PartialAnswer::Log(mut page) => {
                     let mut read = Vec::new();
-                    for (chunk, parts) in page.chunks.drain(..) {
-                        let records = records_of(&join(parts).to_bytes(), page.after, chunk.last).ok();
+                    for (chunk, copies) in page.chunks.drain(..) {
+                        let bytes = blocks.join_copies(&copies, damaged);
+                        let records = bytes.and_then(|all| records_of(&all, page.after, chunk.last).ok());
                         // Of a chunk that was not cut by a rewind, the last record is known.
                         let ends =
                             |all: &Vec<LogRecord>| all.last().is_some_and(|(key, _)| *key == chunk.last);
                         match records.filter(|all| chunk.closed || ends(all)) {
                             Some(all) => read.push(all),
-                            None => is_log_whole = false,
+                            None => is_whole = false,
                         }
                     }
                     page.finish(read)
                 }
             });
         }
-        is_whole &= is_log_whole;
-        if !is_whole {
-            return Err(ReadError::Corrupt);
+        blocks.keep_good(clean);
+        match is_whole {
+            true => Ok(out),
+            false if blocks.failed.is_empty() => Err(ReadError::Corrupt),
+            false => Err(ReadError::Io),
         }
-        // Of every block that was read a piece was looked at, and with it the checksum of the whole block.
-        reads.iter().zip(&contents).for_each(|(run, contents)| clean.keep(*run, contents));
-        Ok(out)
-    }
-}
-
-impl PackedSource {
-    /// All that is compressed here; or where on the device the block is that does not match its checksum, or the first
-    /// one when all do and nothing comes out.
-    fn unpack(&self, reads: &[Run], contents: &[Bytes]) -> Result<Bytes, u64> {
-        let mut joined = Vec::with_capacity(self.sources.len() * BLOCK);
-        for (source, (unit, crc)) in self.sources.iter().zip(&self.packed.units) {
-            match source {
-                Source::Here(buffer, at) => joined.extend_from_slice(&buffer[*at..at + BLOCK]),
-                Source::Stored(read) => {
-                    let at = (unit - reads[*read].start) as usize * BLOCK;
-                    let block = &contents[*read][at..at + BLOCK];
-                    if crc32c(block) != *crc && !planted::has(PlantedBug::ChecksumNotCompared) {
-                        return Err(unit * BLOCK as u64);
-                    }
-                    joined.extend_from_slice(block);
-                }
-            }
-        }
-        let Packed { algorithm, blocks, len, .. } = self.packed;
-        unpack(algorithm, blocks, &joined[..len as usize]).ok_or(self.packed.name() * BLOCK as u64)
-    }
-}
-
-impl Resolved {
-    /// The damage that a read which failed is.
-    fn failure(&self, failed: usize) -> Damage {
-        let parts = self.partials.iter().flat_map(|partial| match partial {
-            PartialAnswer::Data(parts) => parts.iter().collect::<Vec<&DataPart>>(),
-            PartialAnswer::Log(page) => page.chunks.iter().flat_map(|(_, parts)| parts).collect(),
-            PartialAnswer::Done(_) => Vec::new(),
-        });
-        let first = parts.filter_map(|part| match part {
-            DataPart::Stored { read, offset, .. } if *read == failed => Some(*offset),
-            DataPart::Packed { number, .. } => {
-                let part = &self.packed[*number];
-                let uses = |source: &Source| matches!(source, Source::Stored(read) if *read == failed);
-                part.sources.iter().any(uses).then_some(part.offset)
-            }
-            _ => None,
-        });
-        let device_offset = Some(self.reads[failed].offset());
-        let offset = first.min().unwrap_or(0);
-        Damage { collection: self.collection, object: self.object.clone(), offset, device_offset }
-    }
-}
-
-/// Puts an answer together, neighbouring slices of one buffer as one, and its checksum where those of its blocks make it.
-#[derive(Default)]
-struct Joined {
-    rope: Rope,
-    /// A slice that the next one may go on from: of which buffer, from where to where.
-    open: Option<(Bytes, usize, usize)>,
-    crc: Option<u32>,
-    /// Something that is not a whole block is in it.
-    has_parts: bool,
-}
-
-impl Joined {
-    /// DataPart of a block that begins `at` in `buffer`.
-    fn piece(&mut self, buffer: &Bytes, at: usize, piece: &Piece) {
-        let (start, end) = (at + piece.start as usize, at + piece.end as usize);
-        self.has_parts |= end - start != BLOCK;
-        self.crc = Some(self.crc.map_or(piece.crc, |front| followed_by(front, piece.crc)));
-        match &mut self.open {
-            Some((open, _, to)) if open.as_ptr() == buffer.as_ptr() && *to == start => *to = end,
-            _ => {
-                self.close();
-                self.open = Some((buffer.clone(), start, end));
-            }
-        }
-    }
-
-    /// DataPart of what came out of compressed blocks.
-    fn unpacked(&mut self, data: &Bytes, piece: &Piece) {
-        // Nobody knows the checksum of such a block.
-        self.has_parts = true;
-        let at = piece.within.expect("it is compressed") as usize * BLOCK;
-        self.piece(data, at, piece);
-    }
-
-    fn zeroes(&mut self, mut len: u64) {
-        static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
-        self.has_parts = true;
-        self.close();
-        while len > 0 {
-            let n = len.min(ZEROES.len() as u64);
-            self.rope.push(Bytes::from_static(&ZEROES[..n as usize]));
-            len -= n;
-        }
-    }
-
-    fn close(&mut self) {
-        if let Some((buffer, start, end)) = self.open.take() {
-            self.rope.push(buffer.slice(start..end));
-        }
-    }
-
-    fn finish(mut self) -> Rope {
-        self.close();
-        let crc = self.crc.filter(|_| !self.has_parts);
-        self.rope.with_sum(crc.map(of_frame))
     }
 }
