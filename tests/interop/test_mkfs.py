@@ -12,6 +12,8 @@ from pathlib import Path
 from harness import SHOAL, run
 
 SIZE = 256 << 20
+#: The copies of the superblock.
+SUPERBLOCKS = (0, 4096, SIZE - 4096)
 #: What mkfs must not have touched when it refuses.
 END = 1 << 20
 
@@ -79,7 +81,7 @@ class Mkfs(unittest.TestCase):
 
     def test_store_of_a_newer_version_is_refused(self):
         self.assertEqual(self.mkfs().code, 0)
-        for copy in (0, 4096):
+        for copy in SUPERBLOCKS:
             self.write(copy + 8, bytes([9]))
         self.assert_refused("shoal store", "version field is 9")
         self.assert_forced()
@@ -92,7 +94,8 @@ class Mkfs(unittest.TestCase):
 
     def test_store_with_zeroed_superblock_is_refused(self):
         self.assertEqual(self.mkfs().code, 0)
-        self.write(0, bytes(8192))
+        for copy in SUPERBLOCKS:
+            self.write(copy, bytes(4096))
         self.assert_refused("shoal store whose superblocks are gone")
         self.assert_forced()
 

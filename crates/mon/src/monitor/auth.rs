@@ -12,7 +12,7 @@ use crate::auth_entity::AuthEntity;
 use crate::proposal::Change;
 use bytes::Bytes;
 use codec::{DecodeError, Encode, Features, Reader, Writer};
-use command::errno::{EACCES, EBUSY, EINVAL, EOPNOTSUPP, EPERM};
+use command::errno::{EACCES, EAGAIN, EBUSY, EINVAL, EOPNOTSUPP, EPERM};
 use machine::ConnId;
 use machine::identity::{Method, Proof};
 use machine::net::{AuthReply, AuthRequest, NetEffect};
@@ -338,6 +338,11 @@ impl Monitor {
                 let name = self.sessions.get(&conn).ok_or(EACCES)?.name();
                 let key = self.states.committed.auth.entities.get(name).ok_or(EACCES)?.key.clone();
                 let secrets = self.states.committed.auth.rotating.get(&name.kind.0).ok_or(EACCES)?;
+                // Tickets will be sealed with a key that a daemon with these does not have. The first keys after a long stop
+                // are such; the daemon asks again.
+                if needs_secret(secrets, now) {
+                    return Err(EAGAIN);
+                }
                 w.put(&ResponseHeader { request, status: 0 });
                 seal_to(&mut w, &key, Usage::RotatingSecret, secrets, &mut self.random)
                     .map_err(|_| EACCES)?;

@@ -239,6 +239,27 @@ fn a_daemon_gets_its_own_services_secrets_sealed_with_its_key() {
     assert_eq!(result, -13);
 }
 
+/// After a stop of days all secrets have expired, and tickets will be sealed with new ones.
+#[test]
+fn daemon_gets_no_secrets_that_are_to_be_rotated() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let before = f.monitor.state().auth.rotating[&EntityKind::OSD.0].max_version;
+    let long_after = f.now + Duration::from_secs(4 * 24 * 3600);
+    f = Fixture::start(AuthMode::Cephx, f.disk.clone(), long_after);
+    f.disk_is_fast = false;
+    let session = f.connect("osd.0", 6800);
+    let request = || RequestHeader(GET_ROTATING_KEY).to_vec(Features::ALL);
+    assert_eq!(mauth(&mut f, session, request()).0, -11);
+    f.disk_is_fast = true;
+    while !f.writes.is_empty() {
+        f.finish_write();
+    }
+    f.pass(Duration::from_secs(5));
+    assert!(f.monitor.state().auth.rotating[&EntityKind::OSD.0].max_version > before);
+    let session = f.connect("osd.0", 6800);
+    assert_eq!(mauth(&mut f, session, request()).0, 0);
+}
+
 #[test]
 fn without_cephx_everyone_is_let_in_and_cephx_is_not_spoken() {
     let mut f = Fixture::new(AuthMode::None);
