@@ -25,8 +25,8 @@ GATE = ["test_replication", "test_thrash", "test_quorum", "test_quorum_cuts", "t
         "test_caps", "test_cuts", "test_hangs", "test_shoal_client", "test_hostile", "test_death", "test_memory", "test_signals", "test_restart", "test_restart:mem",
         "test_report", "test_top", "test_first_run", "test_modes", "test_reqid", "test_maps", "test_files", "test_names", "test_names:mem",
         "test_admin_socket", "test_mkfs", "test_upgrade", "test_python_rados", "test_librados", "test_go_ceph"]
-#: What only `--long` runs: it downloads and builds a client.
-ONLY_LONG = ["test_rados_crate"]
+#: What only `--long` runs: they download and build a client, or build an earlier program.
+ONLY_LONG = ["test_rados_crate", "test_rolling_upgrade"]
 ALL = sorted(path.stem for path in harness.HERE.glob("test_*.py"))
 assert {name.partition(":")[0] for name in GATE} | set(ONLY_LONG) == set(ALL), "a suite that nothing runs, or none of that name"
 

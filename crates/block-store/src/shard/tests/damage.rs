@@ -19,7 +19,7 @@ use store::{
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
-fn commit(shard: &mut Shard, transaction: Transaction) {
+pub(super) fn commit(shard: &mut Shard, transaction: Transaction) {
     shard.submit(1, transaction);
     let done = settle(shard);
     assert_eq!(done, [Completion::Committed { tag: 1 }], "{:?}", shard.failure());
@@ -30,7 +30,7 @@ fn apply(shard: &mut Shard, changes: Vec<Change>) {
 }
 
 /// A clean stop: all data is in its blocks.
-fn stop(mut shard: Shard) {
+pub(super) fn stop(mut shard: Shard) {
     shard.stop();
     settle(&mut shard);
     assert!(shard.is_stopped());
@@ -107,12 +107,17 @@ fn copy_of_unreadable_range_is_unreadable() {
 }
 
 /// Blocks of index tables.
-fn tables(shard: &Shard) -> Vec<u64> {
+pub(super) fn tables(shard: &Shard) -> Vec<u64> {
     shard.index.runs().flat_map(|(offset, len)| Run::of_bytes(offset, len).blocks()).collect()
 }
 
 /// Compares all reads with the model. Returns the number of correct and of refused ones.
-fn compare(shard: &mut Shard, front: &mut MemoryStore, collection: Collection, id: &ObjectId) -> (u64, u64) {
+pub(super) fn compare(
+    shard: &mut Shard,
+    front: &mut MemoryStore,
+    collection: Collection,
+    id: &ObjectId,
+) -> (u64, u64) {
     let all = |max| Query::OmapList { after: None, from: "".into(), prefix: "".into(), max, values: true };
     let queries = [
         Query::Stat,
@@ -198,7 +203,7 @@ fn corrupt_index_fails_reads_only() {
 }
 
 /// Objects of all kinds: with one page and with many, shared, with few and many keys.
-fn populated() -> Vec<Transaction> {
+pub(super) fn populated() -> Vec<Transaction> {
     let mut dice = Dice::new(3);
     let mut out = vec![vec![Change::CreateCollection { split_bits: 0 }]];
     for n in 0..24 {
@@ -260,7 +265,7 @@ fn every_change(ids: &[ObjectId]) -> Vec<Transaction> {
     out
 }
 
-fn apply_to(front: &mut MemoryStore, transaction: &Transaction) {
+pub(super) fn apply_to(front: &mut MemoryStore, transaction: &Transaction) {
     front.submit(0, transaction.clone());
     while front.poll(&mut Vec::new()) {}
 }

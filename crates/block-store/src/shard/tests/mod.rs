@@ -10,6 +10,7 @@ mod discards;
 mod dump;
 mod failures;
 mod figures;
+mod flips;
 pub(crate) mod handles;
 mod layers;
 mod leases;
