@@ -193,7 +193,6 @@ class ReplicatedTest(ClusterTest):
             for name in self.cluster.monitors:
                 if not self.cluster.is_running(f"mon.{name}"):
                     self.cluster.start_daemon(f"mon.{name}")
-            # By their own word: the leader counts one that was just killed for a moment.
             eventually(lambda: all(self.client.mon_status(name)["state"] in ("leader", "peon") for name in self.cluster.monitors),
                        QUORUM_SECONDS_MAX)
 

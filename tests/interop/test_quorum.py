@@ -22,7 +22,7 @@ class WithMonitors:
         return [name for name in self.quorum()["quorum_names"] if name != self.leader()]
 
     def wait_quorum(self, *names):
-        """Each says itself that it takes part: the leader counts one that was just killed for another second."""
+        """The leader counts them, and each says itself that it takes part."""
         def is_whole():
             parts = [self.client.mon_status(name)["state"] for name in names]
             return set(parts) <= {"leader", "peon"} and sorted(self.quorum()["quorum_names"]) == sorted(names)
