@@ -286,6 +286,10 @@ class Client:
     def json(self, *args, **how):
         return self.ceph(*args, "-f", "json", **how).json
 
+    def mon_status(self, name):
+        """A monitor's word on itself, over its admin socket."""
+        return self.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", "mon_status").json
+
     def rados(self, *args, **how):
         return self.run("rados", *args, **how)
 

@@ -1,6 +1,7 @@
 """Shared parts of the suites for replicated pools: a cluster whose OSDs die and return, its PGs' states, and waits for them.
 
-With `--stock` the cluster is stock Ceph's, on bluestore in files: that shows that a suite asks for what stock does.
+With `--stock` the cluster is stock Ceph's, on bluestore in files: that shows that a suite asks for what stock does. With
+`--mons 3` the monitor that leads dies in the moment in which OSDs are killed or stopped, and starts again with the next OSD.
 """
 import json
 import time
@@ -13,8 +14,8 @@ from history import History
 #: No client operation may take longer, whatever dies. Generous: stock marks a frozen OSD down after its grace, and its clients
 #: ask for a new map only when an operation is 10 s old.
 OP_SECONDS_MAX = 40
-#: A PG is clean again, an OSD is marked down or up within this.
-CLEAN_SECONDS_MAX, DOWN_SECONDS_MAX = 90, 60
+#: A PG is clean again, an OSD is marked down or up, all monitors take part within this.
+CLEAN_SECONDS_MAX, DOWN_SECONDS_MAX, QUORUM_SECONDS_MAX = 90, 60, 60
 #: As on the stock cluster: one host, so OSDs are reporters of their own, and faults show within seconds.
 FAULTS = (("mon", "mon_osd_reporter_subtree_level", "osd"), ("global", "osd_heartbeat_grace", "8"))
 
@@ -114,6 +115,7 @@ class ReplicatedTest(ClusterTest):
     def setUp(self):
         self.loads = []
         self.addCleanup(self.end_loads)
+        self.start_monitors()
         for osd in self.osds():
             if not self.cluster.is_running(f"osd.{osd}"):
                 self.start(osd)
@@ -166,18 +168,37 @@ class ReplicatedTest(ClusterTest):
 
     def assert_healthy(self):
         """Nothing is left in health but what was there from the start."""
+        self.start_monitors()
         eventually(lambda: set(self.client.json("health", "detail")["checks"]) <= self.baseline, 60, 0.5)
 
     def start(self, *osds):
         for osd in osds:
             self.cluster.start_daemon(f"osd.{osd}")
+        self.start_monitors()
 
     def kill(self, *osds):
+        self.kill_leader()
         for osd in osds:
             self.cluster.kill(f"osd.{osd}")
 
+    def kill_leader(self):
+        """Nothing where the suite's clusters have one monitor. Without the others' vote nobody would hear of OSDs that die, so
+        all others take part."""
+        if harness.MONS > 1:
+            self.start_monitors()
+            self.cluster.kill(f"mon.{self.client.json('quorum_status')['quorum_leader_name']}")
+
+    def start_monitors(self):
+        if harness.MONS > 1:
+            for name in self.cluster.monitors:
+                if not self.cluster.is_running(f"mon.{name}"):
+                    self.cluster.start_daemon(f"mon.{name}")
+            eventually(lambda: all(self.client.mon_status(name)["state"] in ("leader", "peon") for name in self.cluster.monitors),
+                       QUORUM_SECONDS_MAX)
+
     def stop(self, *osds):
         """A clean stop: the OSD tells the monitor that it goes."""
+        self.kill_leader()
         for osd in osds:
             self.cluster.stop_daemon(f"osd.{osd}")
         self.wait_down(*osds)

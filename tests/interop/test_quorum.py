@@ -22,9 +22,9 @@ class WithMonitors:
         return [name for name in self.quorum()["quorum_names"] if name != self.leader()]
 
     def wait_quorum(self, *names):
-        """Each says itself that it takes part: the leader counts one that was just killed for another second."""
+        """The leader counts them, and each says itself that it takes part."""
         def is_whole():
-            parts = [self.state(name)["state"] for name in names]
+            parts = [self.client.mon_status(name)["state"] for name in names]
             return set(parts) <= {"leader", "peon"} and sorted(self.quorum()["quorum_names"]) == sorted(names)
         eventually(is_whole, 60)
 
@@ -40,10 +40,7 @@ class WithMonitors:
 
     def states(self):
         """Each monitor's own word on the cluster."""
-        return {name: self.state(name) for name in "abc" if self.cluster.is_running(f"mon.{name}")}
-
-    def state(self, name):
-        return json.loads(self.client.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", "mon_status").text)
+        return {name: self.client.mon_status(name) for name in "abc" if self.cluster.is_running(f"mon.{name}")}
 
 
 class ThreeMonitors(WithMonitors, ReplicatedTest):
@@ -144,11 +141,11 @@ class ThreeMonitors(WithMonitors, ReplicatedTest):
             self.cluster.pause(f"mon.{name}")
         try:
             # Then it lets nobody in: a command would wait for ever, as on stock.
-            eventually(lambda: self.state(leader)["state"] == "electing")
+            eventually(lambda: self.client.mon_status(leader)["state"] == "electing")
             time.sleep(5)
             done = self.client.ceph("--connect-timeout", "5", "config-key", "set", "alone", "1", check=False)
             self.assertNotEqual(done.code, 0)
-            self.assertNotEqual(self.state(leader)["state"], "leader")
+            self.assertNotEqual(self.client.mon_status(leader)["state"], "leader")
         finally:
             for name in others:
                 self.cluster.resume(f"mon.{name}")
@@ -218,7 +215,7 @@ class Growing(WithMonitors, ReplicatedTest):
         left = sorted(set("abcde") - set(dead) - {leader})
         self.wait_quorum(*left)
         keys.add(self.set_key("two"))
-        eventually(lambda: self.state(leader)["state"] == "shutdown")
+        eventually(lambda: self.client.mon_status(leader)["state"] == "shutdown")
 
         # One that was taken out joins again when its directory is empty.
         self.cluster.kill(f"mon.{leader}")

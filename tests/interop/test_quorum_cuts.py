@@ -14,6 +14,8 @@ from test_quorum import WithMonitors
 
 #: A fault lasts longer than an election, and than a monitor without a leader keeps its clients.
 FAULT_SECONDS = 4
+#: A monitor that knows no leader sends its clients away within this time, and lets none in.
+SENT_AWAY_SECONDS = 3
 #: A command that takes longer hangs. Stock clients notice a monitor that went silent after 30 s alone, and hunt from then on.
 COMMAND_SECONDS_MAX = 60
 #: An operation that takes longer waits for somebody's timeout of 30 s.
@@ -121,6 +123,20 @@ class QuorumCuts(WithMonitors, ReplicatedTest):
         name = self.followers()[-1]
         self.endure("follower, frozen", lambda: self.cluster.pause(f"mon.{name}"), lambda: self.cluster.resume(f"mon.{name}"), [name],
                     serves=False)
+
+    def test_monitor_without_quorum_answers_on_its_host_alone(self):
+        """As stock's of 16.2.15, with this error after 7 s: it lets no session in."""
+        name, network = self.followers()[-1], self.cluster.networks
+        self.assertEqual(self.client.json("tell", f"mon.{name}", "mon_status")["state"], "peon")
+        network.cut_from_others(name, "both")
+        self.addCleanup(network.heal)
+        eventually(lambda: self.client.mon_status(name)["state"] == "electing")
+        time.sleep(SENT_AWAY_SECONDS)
+        told = self.client.ceph("tell", f"mon.{name}", "mon_status", check=False)
+        self.assertEqual((told.code, told.errors.strip()), (6, f"Error ENXIO: problem getting command descriptions from mon.{name}"))
+        for command in ("mon_status", "version", "sessions", ("config", "get", "mon_lease"), ("perf", "dump")):
+            words = [command] if isinstance(command, str) else command
+            self.client.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", *words)
 
     @long_only
     def test_leader_that_is_unplugged(self):

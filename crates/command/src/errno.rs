@@ -4,6 +4,7 @@ pub const EPERM: i32 = 1;
 pub const ENOENT: i32 = 2;
 pub const EIO: i32 = 5;
 pub const E2BIG: i32 = 7;
+pub const ENOEXEC: i32 = 8;
 pub const EAGAIN: i32 = 11;
 pub const EACCES: i32 = 13;
 pub const EBUSY: i32 = 16;

@@ -1,5 +1,6 @@
 //! Commands to this very monitor: over its admin socket, or with `ceph tell mon.a`.
 
+use super::restart::Asker;
 use super::{Effect, Monitor, Turn};
 use bytes::Bytes;
 use command::options::commands as option_commands;
@@ -39,9 +40,9 @@ impl Monitor {
                 show(Json::array(sessions))
             }
             "restart" => {
-                let answer = restart::answer(args, self.settings.metadata.get(restart::STARTED_AT))?;
-                turn.effects.push(Effect::Restart);
-                Ok(answer)
+                restart::admit(args, self.settings.metadata.get(restart::STARTED_AT))?;
+                self.ask_restart(turn);
+                Ok(Answer::ok(""))
             }
             "help" => show(object! {
                 "help" => "list these commands",
@@ -56,14 +57,16 @@ impl Monitor {
     }
 
     /// A command on the admin socket: whoever can open it may do everything.
-    pub(super) fn admin_command(&mut self, turn: &mut Turn<'_>, text: &str) -> Answer {
+    pub(super) fn admin_command(&mut self, turn: &mut Turn<'_>, id: u64, text: &str) {
         let run = || -> Result<(String, Args), Answer> {
             let args = Args::parse(text).map_err(Answer::invalid)?;
             Ok((args.required("prefix")?, args))
         };
         let outcome = run().and_then(|(prefix, args)| self.local_command(turn, &prefix, &args));
         let (Ok(answer) | Err(answer)) = outcome;
-        answer
+        if !self.waits_for_check(Asker::Admin { id }) {
+            turn.effects.push(Effect::AdminAnswer { id, answer });
+        }
     }
 
     fn local_command(&mut self, turn: &mut Turn<'_>, prefix: &str, args: &Args) -> Result<Answer, Answer> {

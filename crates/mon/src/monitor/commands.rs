@@ -1,6 +1,7 @@
 //! Commands from clients: find, permit, check, run, and answer when what they changed holds.
 
 use super::once::{Counter, Once};
+use super::restart::Asker;
 use super::{Monitor, Turn};
 use crate::caps::Allow;
 use crate::commands::{Command, Ctx, all, find, hands_out_keys};
@@ -72,6 +73,9 @@ impl Monitor {
             Some(answer) => Ok(answer),
             None => self.run_command(turn, conn, &text, &m.input, Target::Me, once),
         };
+        if self.waits_for_check(Asker::Client { conn, tid }) {
+            return;
+        }
         let (Ok(answer) | Err(answer)) = answer;
         let reply = MCommandReply { result: answer.result, status: answer.status, output: answer.body };
         let index = self.states.head().version;

@@ -22,6 +22,7 @@ mod osd;
 mod pool_op;
 mod quorum;
 mod quota;
+mod restart;
 mod session;
 mod states;
 mod stop;
@@ -67,6 +68,8 @@ pub enum Input {
         total: u64,
         available: u64,
     },
+    /// The answer to [`Effect::Restart`].
+    RestartChecked(command::restart::Checked),
     /// Stop cleanly: ends in [`Effect::Stopped`].
     Stop,
     /// [`Machine::next_deadline`] has passed. `wall` is the wall clock's time.
@@ -91,7 +94,8 @@ pub enum Effect {
     },
     /// An option may have changed: for what the host itself acts on (log level, memory).
     Options(Arc<Layers>),
-    /// Somebody asked for a restart: begin a clean stop with [`Input::Stop`], and start again after it.
+    /// Somebody asked for a restart: run the installed program for its version and tell the outcome with
+    /// [`Input::RestartChecked`]. If it runs, begin a clean stop with [`Input::Stop`], and start again after it.
     Restart,
     /// The monitor leads no more, or has nobody to lead in its place: end.
     Stopped,
@@ -145,6 +149,7 @@ pub struct Monitor {
     published_epoch: wire::types::Epoch,
     creations: osd::Creations,
     stop: stop::Stop,
+    restarts: restart::Restarts,
     /// Health checks that failed at the last tick.
     last_checks: crate::health::Checks,
     tick_at: Time,
@@ -228,6 +233,7 @@ impl Monitor {
             published_epoch: state.osdmap().epoch,
             creations: osd::Creations::default(),
             stop: stop::Stop::default(),
+            restarts: restart::Restarts::default(),
             last_checks: Default::default(),
             settings,
             random,
@@ -469,9 +475,9 @@ impl Machine for Monitor {
                 self.osd.requests.is_due = true;
             }
             Input::Admin { id, command } => {
-                let answer = self.admin_command(&mut turn, &command);
-                turn.effects.push(Effect::AdminAnswer { id, answer });
+                self.admin_command(&mut turn, id, &command);
             }
+            Input::RestartChecked(checked) => self.on_restart_checked(&mut turn, &checked),
             Input::DiskSpace { total, available } => self.quorum.disk_space = (total, available),
             Input::Stop => self.begin_stop(now),
             Input::Deadline { wall } => drop(self.clock.follow(now, wall)),

@@ -89,7 +89,7 @@ impl Control {
         }
     }
 
-    /// `None`: the answer waits for the shards, and goes to `asker` then.
+    /// `None`: the answer waits for the shards or the host, and goes to `asker` then.
     fn run(&mut self, text: &str, features: codec::Features, asker: Asker, fx: &mut Fx) -> Option<Answer> {
         let args = match Args::parse(text) {
             Ok(args) => args,
@@ -106,12 +106,7 @@ impl Control {
             return Some(answer);
         }
         if prefix == "restart" {
-            let answer = restart::answer(&args, self.config.metadata.get(restart::STARTED_AT));
-            if answer.is_ok() {
-                fx.push(Effect::Restart);
-            }
-            let (Ok(answer) | Err(answer)) = answer;
-            return Some(answer);
+            return self.ask_restart(&args, asker, fx);
         }
         match Kind::of(&prefix, &args) {
             Err(refusal) => Some(refusal),

@@ -81,6 +81,8 @@ pub enum Input {
     Wall {
         now: UTime,
     },
+    /// The answer to [`Effect::Restart`].
+    RestartChecked(command::restart::Checked),
     /// Stop cleanly: ends in [`Effect::Stopped`].
     Stop,
     /// A command from the admin socket; answered by [`Effect::AdminAnswer`].
@@ -137,7 +139,8 @@ pub enum Effect {
         level: Level,
         text: String,
     },
-    /// Somebody asked for a restart: begin a clean stop, and start again after it.
+    /// Somebody asked for a restart: run the installed program for its version and tell the outcome with
+    /// [`Input::RestartChecked`]. If it runs, begin a clean stop, and start again after it.
     Restart,
     /// The map has us down, nothing is under way: save the store and go.
     Stopped,

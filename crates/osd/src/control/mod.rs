@@ -24,6 +24,7 @@ mod pg_stats;
 mod ping_times;
 mod pulse;
 mod reports;
+mod restart;
 mod signals;
 mod stalls;
 #[cfg(test)]
@@ -100,6 +101,8 @@ pub struct Control {
     /// Lines for the cluster log, until the OSD is up.
     unreadable_pgs: Vec<String>,
     signals: signals::Signals,
+    /// Commands `restart` that wait for [`Input::RestartChecked`].
+    restarts: Vec<signals::Asker>,
     failsafe: Failsafe,
     full_pools: full_pools::FullPools,
     /// The epoch of the last map that failed its checksum.
@@ -145,6 +148,7 @@ impl Control {
             stages: pg_query::Stages::default(),
             unreadable_pgs: Vec::new(),
             signals: signals::Signals::default(),
+            restarts: Vec::new(),
             failsafe,
             full_pools: full_pools::FullPools::default(),
             damaged_map: None,
@@ -566,6 +570,13 @@ impl Control {
         self.report(now, fx);
         self.balance(now);
     }
+
+    /// A report that somebody waits for does not wait for the next tick.
+    fn report_if_asked(&mut self, now: Time, fx: &mut Fx) {
+        if self.reports.is_asked() {
+            self.report(now, fx);
+        }
+    }
 }
 
 impl Machine for Control {
@@ -590,6 +601,7 @@ impl Machine for Control {
             }
             Input::ProcessorTime { total } => self.signals.processor.on_reading(now, total),
             Input::Progress { core, work } => self.on_progress(now, core, work),
+            Input::RestartChecked(checked) => self.on_restart_checked(&checked, fx),
             Input::Stop => self.begin_stop(now, fx),
             Input::Admin { id, command } => self.on_admin(id, &command, fx),
             Input::Counters { id } => {
@@ -606,6 +618,7 @@ impl Machine for Control {
         self.look_at_fence(now, fx);
         self.tell_compression(fx);
         self.tick(now, fx);
+        self.report_if_asked(now, fx);
         self.ping_neighbours(now, fx);
         self.look_at_cores(now, fx);
         self.send_pulse(now, fx);

@@ -52,6 +52,11 @@ impl Reports {
     pub fn make_due(&mut self) {
         self.reported_at = None;
     }
+
+    /// A round was made due before its time, and the manager is there.
+    pub fn is_asked(&self) -> bool {
+        self.reported_at.is_none() && self.ready
+    }
 }
 
 /// Time between reports until the manager names one (`mgr_stats_period`).

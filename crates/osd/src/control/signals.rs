@@ -237,6 +237,10 @@ impl Control {
             Kind::MarkLost { pg, .. } => self.show_marked(now, pg.as_deref(), said.as_ref(), fx),
             kind => Answer::json(format, &self.show(kind, &histograms, ops, clock)),
         };
+        self.answer_asker(asker, answer, fx);
+    }
+
+    pub(super) fn answer_asker(&mut self, asker: Asker, answer: Answer, fx: &mut Fx) {
         match asker {
             Asker::Admin { id } => fx.push(Effect::AdminAnswer { id, answer }),
             Asker::Client { conn, tid } => {
@@ -244,7 +248,7 @@ impl Control {
                 let reply = MCommandReply { result, status, output: body };
                 self.send(conn, Message::with_tid(tid, reply), fx);
             }
-            Asker::Host { .. } => unreachable!("answered above"),
+            Asker::Host { .. } => unreachable!("the host asks for counters alone"),
         }
     }
 

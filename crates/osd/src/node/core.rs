@@ -570,6 +570,9 @@ impl Machine for Core {
             Input::Counters { id } => self.step_control(now, control::Input::Counters { id }, out),
             Input::Budgets(budgets) => self.on_budgets(budgets, out),
             Input::Sent => self.shard.on_sent(now),
+            Input::RestartChecked(checked) => {
+                self.step_control(now, control::Input::RestartChecked(checked), out);
+            }
             Input::Stop => self.step_control(now, control::Input::Stop, out),
         }
         if self.measure && !self.measuring {

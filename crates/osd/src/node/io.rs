@@ -44,6 +44,8 @@ pub enum Input {
     /// The messages of the turn were handed to sockets and to other cores. Comes after each turn for which
     /// [`Core::has_unsent_replies`](super::Core::has_unsent_replies).
     Sent,
+    /// The answer to [`Effect::Restart`], for core 0.
+    RestartChecked(command::restart::Checked),
     /// Stop cleanly, for core 0. Ends in [`Effect::Stopped`].
     Stop,
 }
@@ -91,7 +93,8 @@ pub enum Effect {
         level: Level,
         text: String,
     },
-    /// Somebody asked for a restart: begin a clean stop with [`Input::Stop`], and start again after it.
+    /// Somebody asked for a restart: run the installed program for its version and tell the outcome with
+    /// [`Input::RestartChecked`]. If it runs, begin a clean stop with [`Input::Stop`], and start again after it.
     Restart,
     /// The OSD has stopped cleanly: end all cores.
     Stopped,

@@ -19,7 +19,7 @@ use anyhow::Context;
 use clap::{ArgMatches, FromArgMatches, Subcommand};
 use command::options::Identity;
 use command::perf::Counter;
-use command::restart;
+use command::restart::{self, Checked};
 use conf::keyring::Keyring;
 use machine::{Random, Time};
 use mon::auth_entity::AuthEntity;
@@ -388,6 +388,10 @@ impl Role for MonSide {
             }
             cluster_metrics::monitor_page(&answers) + &page
         })
+    }
+
+    fn on_restart_checked(&self, checked: Checked) {
+        self.mon.post(Mail::RestartChecked(checked));
     }
 
     fn stop(&self) {

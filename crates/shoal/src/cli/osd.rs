@@ -18,8 +18,9 @@ use crate::host::stale_scan::StaleScan;
 use crate::host::store::Store;
 use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
+use command::osd_network;
 use command::perf::Counter;
-use command::{osd_network, restart};
+use command::restart::{self, Checked};
 use machine::CoreId;
 use osd::control::{Addrs, ControlConfig, VersionText};
 use osd::node::{Budgets, Core, CoreConfig, StoreContents, shards_of};
@@ -376,6 +377,10 @@ impl Role for OsdSide {
 
     fn set_budgets(&self, memory::Budgets { caches, messages }: memory::Budgets) {
         self.all.iter().for_each(|core| core.post(Mail::Budgets(Budgets { caches, messages })));
+    }
+
+    fn on_restart_checked(&self, checked: Checked) {
+        self.control.post(Mail::RestartChecked(checked));
     }
 
     fn stop(&self) {

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use client_host::{Access, ClientHost, Receiver, Refusal};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -15,6 +15,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(300);
 /// A daemon that has not answered by then is asked again, or taken for silent.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
+/// For a request whose loss costs a few seconds.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 const EAGAIN: i32 = -11;
 
 /// A session with the monitors.
@@ -114,18 +116,33 @@ impl Asker {
         }
     }
 
+    /// Asks OSDs to report to the manager now instead of at the end of their period. One that does not answer in time reports later.
+    pub fn flush_pg_stats(&mut self, osds: impl Iterator<Item = i32>, epoch: Epoch) {
+        let flush = |osd| (osd, json!({ "prefix": "flush_pg_stats" }));
+        self.tell_osds_within(FLUSH_PATIENCE, &osds.map(flush).collect::<Vec<_>>(), epoch);
+    }
+
     /// Tells each OSD a command, once; with an outcome for each, in their order. `epoch`: a map that shows where they are.
     pub fn tell_osds(&mut self, commands: &[(i32, Value)], epoch: Epoch) -> Vec<Result<Bytes, Refusal>> {
+        self.tell_osds_within(DAEMON_PATIENCE, commands, epoch)
+    }
+
+    fn tell_osds_within(
+        &mut self,
+        patience: Duration,
+        commands: &[(i32, Value)],
+        epoch: Epoch,
+    ) -> Vec<Result<Bytes, Refusal>> {
         let commands: Vec<(Receiver, String)> =
             commands.iter().map(|(osd, command)| (Receiver::Osd(*osd), command.to_string())).collect();
         let host = &mut self.host;
         self.runtime.block_on(async {
-            let until = host.now() + DAEMON_PATIENCE;
+            let until = host.now() + patience;
             host.with(|(client, now, fx)| client.want_map(now, epoch, fx));
             while host.client().map().is_none_or(|map| map.epoch < epoch) && host.now() < until {
                 host.turn_until(until).await;
             }
-            host.ask_each(&commands, DAEMON_PATIENCE).await
+            host.ask_each(&commands, patience).await
         })
     }
 

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 const POLL: Duration = Duration::from_millis(10);
-/// A program that does not tell its version within this time does not work.
-const CHECK_PATIENCE: Duration = Duration::from_secs(10);
+/// A program that does not tell its version within this time does not work. `shoal restart` waits for the answer 5 s.
+const CHECK_PATIENCE: Duration = Duration::from_secs(4);
 
 /// The path by which the running program was started. A package that replaces the file, or a link on the way to it, is found there.
 pub fn installed_program() -> anyhow::Result<PathBuf> {

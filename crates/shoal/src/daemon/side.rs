@@ -6,6 +6,7 @@ use super::memory;
 use super::metrics;
 use anyhow::Context;
 use command::perf::{self, Counter};
+use command::restart::Checked;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use std::future::Future;
@@ -13,7 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +25,10 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// The time after which a caller is told that the role does not answer.
 const ROLE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest wait for answers on the admin socket before a restart.
+const ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
+const ANSWERS_POLL: Duration = Duration::from_millis(5);
 
 /// A query of the side thread to the daemon's role. Called on the side thread; the answer comes from a reactor.
 pub trait Role: Send + Sync + 'static {
@@ -42,6 +47,8 @@ pub trait Role: Send + Sync + 'static {
     fn spare_memory_max(&self) -> u64 {
         u64::MAX
     }
+    /// The installed program was run for its version, as the role asked. If it runs, [`Role::stop`] follows.
+    fn on_restart_checked(&self, checked: Checked);
     /// SIGTERM or SIGINT came: stop cleanly. Called once.
     fn stop(&self);
 }
@@ -53,6 +60,8 @@ pub struct Side {
     common: Arc<Common>,
     role: Arc<dyn Role>,
     is_stopping: AtomicBool,
+    /// Commands on the admin socket whose answers are not written yet.
+    answering: AtomicUsize,
 }
 
 impl Side {
@@ -63,7 +72,15 @@ impl Side {
         common: Arc<Common>,
         role: Arc<dyn Role>,
     ) -> Side {
-        Side { name, socket, metrics, common, role, is_stopping: AtomicBool::new(false) }
+        Side {
+            name,
+            socket,
+            metrics,
+            common,
+            role,
+            is_stopping: AtomicBool::new(false),
+            answering: AtomicUsize::new(0),
+        }
     }
 
     /// Binds what is to be bound, so that its errors come here, and serves in a thread of its own for as long as
@@ -149,10 +166,12 @@ async fn restart_when_asked(side: Arc<Side>) {
         match tokio::task::spawn_blocking(move || common.restart.check_program()).await {
             Ok(Ok(version)) => {
                 tracing::info!("asked to start again, as {version}");
+                side.role.on_restart_checked(Ok(()));
+                side.finish_answers().await;
                 side.stop(true);
             }
-            Ok(Err(error)) => tracing::error!("no restart: {error:#}"),
-            Err(error) => tracing::error!("no restart: {error}"),
+            Ok(Err(error)) => side.refuse_restart(format!("{error:#}")),
+            Err(error) => side.refuse_restart(error.to_string()),
         }
     }
 }
@@ -173,6 +192,7 @@ async fn serve_admin(side: Arc<Side>, listener: UnixListener) {
 
 async fn answer_one(side: Arc<Side>, mut stream: UnixStream) {
     let Some(text) = admin_socket::read_request(&mut stream).await else { return };
+    side.answering.fetch_add(1, Ordering::AcqRel);
     let (reply, format) = match Request::parse(&text) {
         Ok(request) => {
             let format = request.arg("format").unwrap_or_default();
@@ -183,9 +203,27 @@ async fn answer_one(side: Arc<Side>, mut stream: UnixStream) {
     if let Err(error) = admin_socket::write_answer(&mut stream, &reply.render(&format)).await {
         tracing::debug!("admin socket: {error}");
     }
+    side.answering.fetch_sub(1, Ordering::AcqRel);
 }
 
 impl Side {
+    /// Lets commands on the admin socket have their answers: the process that writes them is about to end.
+    async fn finish_answers(&self) {
+        let all_written = async {
+            while self.answering.load(Ordering::Acquire) > 0 {
+                tokio::time::sleep(ANSWERS_POLL).await;
+            }
+        };
+        if tokio::time::timeout(ANSWERS_PATIENCE, all_written).await.is_err() {
+            tracing::debug!("a command on the admin socket has no answer before the restart");
+        }
+    }
+
+    fn refuse_restart(&self, why: String) {
+        tracing::error!("no restart: {why}");
+        self.role.on_restart_checked(Err(why));
+    }
+
     /// The last word counts: a daemon that is to end does not start again, even if a restart had begun.
     fn stop(&self, restarts: bool) {
         let is_first = !self.is_stopping.swap(true, Ordering::AcqRel);

@@ -4,6 +4,7 @@ use super::ask::{Question, reactor_counters, to_reply};
 use super::mon_log::{Told, Writer};
 use crate::daemon::admin_commands::Common;
 use crate::daemon::admin_socket::Reply;
+use command::restart::Checked;
 use machine::net::NetEvent;
 use machine::{Effects, Machine, Time};
 use mon::{Effect, Input, Monitor};
@@ -17,6 +18,8 @@ use tokio::sync::oneshot;
 pub enum Mail {
     Told(Told),
     Ask(Question),
+    /// The installed program was run for its version.
+    RestartChecked(Checked),
     /// Stop cleanly.
     Stop,
 }
@@ -91,6 +94,7 @@ impl Role for MonRole {
                 self.step(Input::DiskSpace { total, available }, turn);
             }
             Mail::Ask(question) => self.answer(question, turn),
+            Mail::RestartChecked(checked) => self.step(Input::RestartChecked(checked), turn),
             Mail::Stop => self.step(Input::Stop, turn),
         }
     }

@@ -10,6 +10,7 @@ use super::store_figures;
 use crate::daemon::admin_commands::Common;
 use crate::daemon::admin_socket::Reply;
 use command::perf::Counter;
+use command::restart::Checked;
 use machine::net::NetEvent;
 use machine::{CoreId, Effects, Machine, Time};
 use osd::control::Level;
@@ -31,6 +32,8 @@ pub enum Mail {
     Core(node::Mail),
     Ask(Question),
     Budgets(Budgets),
+    /// The installed program was run for its version.
+    RestartChecked(Checked),
     /// Stop cleanly.
     Stop,
 }
@@ -234,6 +237,7 @@ impl Role for OsdRole {
             Mail::Core(mail) => self.step(Input::Mail(mail), turn),
             Mail::Ask(question) => self.answer(question, turn),
             Mail::Budgets(budgets) => self.step(Input::Budgets(budgets), turn),
+            Mail::RestartChecked(checked) => self.step(Input::RestartChecked(checked), turn),
             Mail::Stop => self.step(Input::Stop, turn),
         }
     }

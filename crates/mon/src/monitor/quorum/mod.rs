@@ -249,6 +249,12 @@ impl Monitor {
             return;
         }
         let Some(hello) = self.quorum.peers.remove(conn) else { return };
+        if self.quorum.peers.accepted_from(hello.member).is_empty()
+            && let Some(log) = &mut self.replication
+        {
+            log.on_gone(hello.member);
+            self.follow_active_members(turn.now);
+        }
         // Its sessions' requests come again over its next connection. What was to be said of them would not arrive.
         let closed = self.quorum.carried.close_all(Some(hello.member));
         self.quorum.answers.forget(hello.member, &closed);

@@ -81,12 +81,13 @@ impl Monitor {
     }
 
     /// The members that take part, as the leader sees them. They fall silent and are heard in the log's own clock.
-    fn follow_active_members(&mut self, now: Time) {
+    pub(super) fn follow_active_members(&mut self, now: Time) {
         let Some(log) = self.replication.as_ref().filter(|_| self.quorum.role.is_leading) else { return };
         let role = &mut self.quorum.role;
         if !log.active_voters().eq(role.quorum.iter().copied()) {
             role.quorum = log.active_voters().collect();
             role.quorum_since = self.clock.at(now);
+            self.quorum.pulses.make_due(now);
         }
     }
 

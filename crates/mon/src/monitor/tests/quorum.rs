@@ -907,6 +907,42 @@ fn stopping_leader_hands_over_before_it_ends() {
     c.ok(n, conn, &set("after"));
 }
 
+/// Its sessions end with its process: nobody waits for its silence.
+#[test]
+fn killed_follower_leaves_the_quorum_at_once() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    c.pass(Duration::from_secs(3));
+    let (gone, stays) = ((leader + 1) % 3, (leader + 2) % 3);
+    let told = |c: &Cluster| [leader, stays].map(|n| c.monitor(n).quorum.role.quorum.len());
+    assert_eq!(told(&c), [3, 3]);
+    c.kill(gone);
+    c.pass(2 * STEP);
+    assert_eq!(told(&c), [2, 2]);
+    c.start(gone);
+    c.pass(Duration::from_secs(3));
+    assert_eq!(told(&c), [3, 3]);
+}
+
+/// A network that breaks connections and lets new ones through.
+#[test]
+fn follower_whose_sessions_broke_returns_to_the_quorum() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    c.pass(Duration::from_secs(3));
+    let follower = (leader + 1) % 3;
+    let ends: Vec<(usize, ConnId)> = c.wires.iter().map(|wire| wire.ends[0]).collect();
+    ends.into_iter().filter(|(node, _)| *node == follower).for_each(|(node, conn)| {
+        c.disconnect(node, conn);
+        c.step(node, Input::Net(NetEvent::Closed { conn, why: CloseReason::Reset }));
+    });
+    c.deliver();
+    assert_eq!(c.monitor(leader).quorum.role.quorum.len(), 2);
+    c.pass(Duration::from_secs(3));
+    assert_eq!(c.monitor(leader).quorum.role.quorum.len(), 3);
+    assert_eq!(c.leader(), Some(leader));
+}
+
 #[test]
 fn stopping_monitor_without_heir_ends() {
     let mut c = Cluster::new(3, 3);

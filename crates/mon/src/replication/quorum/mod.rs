@@ -197,6 +197,8 @@ struct Batch {
 struct Peer {
     /// Ticks since its last message.
     silent_ticks: u64,
+    /// Its session ended after its last message.
+    is_gone: bool,
     /// Ticks since it last answered a leader's message.
     unanswered_ticks: u64,
     /// Ticks since a state was sent to it that it has not acknowledged.
@@ -335,7 +337,7 @@ impl Quorum {
     pub fn receive(&mut self, from: u64, bytes: &[u8]) -> Result<(), Dropped> {
         let message = guard::admit(&self.local(), from, bytes)?;
         let peer = self.peers.entry(from).or_default();
-        peer.silent_ticks = 0;
+        (peer.silent_ticks, peer.is_gone) = (0, false);
         if answers_leader(&message) {
             peer.unanswered_ticks = 0;
         }
@@ -357,6 +359,13 @@ impl Quorum {
             self.node.report_unreachable(member);
         }
         self.pump();
+    }
+
+    /// The session over which a member's messages came has ended, and there is no other: it takes no part until it speaks again.
+    pub fn on_gone(&mut self, member: u64) {
+        if let Some(peer) = self.peers.get_mut(&member) {
+            peer.is_gone = true;
+        }
     }
 
     /// The write of this tag is durable.
@@ -567,9 +576,10 @@ impl Quorum {
         self.peers.get(&member).map_or(0, |peer| peer.unanswered_ticks)
     }
 
-    /// Members with a vote that are active, ascending.
+    /// Members with a vote that take part, ascending: those that are active, and whose sessions have not ended since.
     pub fn active_voters(&self) -> impl Iterator<Item = u64> {
-        self.members().voters.iter().copied().filter(|id| self.is_active(*id))
+        let is_gone = |id: &u64| self.peers.get(id).is_some_and(|peer| peer.is_gone);
+        self.members().voters.iter().copied().filter(move |id| self.is_active(*id) && !is_gone(id))
     }
 
     fn require_established(&self) -> Result<(), Refused> {

@@ -157,14 +157,30 @@ impl Pgs {
         Ok(Pgs::of_status(&asker.json(&json!({ "prefix": "status" }))?))
     }
 
+    /// The same from the manager itself, where news is half a second earlier. Waits while no manager is active.
+    pub fn read_newest(asker: &mut Asker) -> anyhow::Result<Pgs> {
+        let answer = asker.manager_json(&json!({ "prefix": "pg stat" }))?;
+        Ok(Pgs::of_manager(&answer))
+    }
+
     fn of_status(status: &Value) -> Pgs {
         let map = &status["pgmap"];
-        let all = map["num_pgs"].as_u64().unwrap_or(0);
+        let states = rows(map, "pgs_by_state").map(|row| (&row["state_name"], &row["count"]));
+        Pgs::of_states(&map["num_pgs"], states)
+    }
+
+    fn of_manager(stat: &Value) -> Pgs {
+        let summary = &stat["pg_summary"];
+        let states = rows(summary, "num_pg_by_state").map(|row| (&row["name"], &row["num"]));
+        Pgs::of_states(&summary["num_pgs"], states)
+    }
+
+    fn of_states<'a>(all: &Value, states: impl Iterator<Item = (&'a Value, &'a Value)>) -> Pgs {
+        let count = |(state, count): (&'a Value, &Value)| Some((state.as_str()?, count.as_u64()?));
+        let states: Vec<(&str, u64)> = states.filter_map(count).collect();
+        let all = all.as_u64().unwrap_or(0);
         let with = |words: &[&str]| -> u64 {
-            let states = rows(map, "pgs_by_state");
-            let chosen =
-                states.filter(|row| is_in_state(row["state_name"].as_str().unwrap_or_default(), words));
-            chosen.filter_map(|row| row["count"].as_u64()).sum()
+            states.iter().filter(|(state, _)| is_in_state(state, words)).map(|(_, count)| count).sum()
         };
         // A PG that nobody has reported is in no state.
         Pgs {
@@ -180,8 +196,17 @@ pub fn is_in_state(state: &str, words: &[&str]) -> bool {
     words.iter().all(|word| state.split('+').any(|part| part == *word))
 }
 
-/// PGs of the given OSDs by their reports: state, and the epoch of the report.
-pub fn pgs_of(asker: &mut Asker, osds: &[i32]) -> anyhow::Result<BTreeMap<String, (String, Epoch)>> {
+/// A PG as its primary reported it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PgReport {
+    pub state: String,
+    pub epoch: Epoch,
+    /// `None`: no OSD serves it.
+    pub primary: Option<i32>,
+}
+
+/// PGs of the given OSDs by their ids, as the manager has them.
+pub fn pgs_of(asker: &mut Asker, osds: &[i32]) -> anyhow::Result<BTreeMap<String, PgReport>> {
     let mut found = BTreeMap::new();
     for osd in osds {
         let command = json!({ "prefix": "pg ls-by-osd", "osd": format!("osd.{osd}") });
@@ -193,7 +218,9 @@ pub fn pgs_of(asker: &mut Asker, osds: &[i32]) -> anyhow::Result<BTreeMap<String
                 Value::String(epoch) => epoch.parse().unwrap_or(0),
                 _ => number(row, "reported_epoch"),
             };
-            found.insert(pg, (text(row, "state").unwrap_or_default(), epoch));
+            let primary = row["acting_primary"].as_i64().and_then(|osd| i32::try_from(osd).ok());
+            let primary = primary.filter(|osd| *osd >= 0);
+            found.insert(pg, PgReport { state: text(row, "state").unwrap_or_default(), epoch, primary });
         }
     }
     Ok(found)
@@ -262,5 +289,9 @@ pub mod tests {
             { "state_name": "peering", "count": 1 },
         ]}});
         assert_eq!(Pgs::of_status(&status), Pgs { all: 10, inactive: 3, unclean: 5 });
+        let stat = json!({ "pg_ready": true, "pg_summary": { "num_pgs": 8, "num_pg_by_state": [
+            { "name": "active+clean", "num": 6 }, { "name": "stale+active+clean", "num": 1 }, { "name": "peering", "num": 1 },
+        ]}});
+        assert_eq!(Pgs::of_manager(&stat), Pgs { all: 8, inactive: 1, unclean: 1 });
     }
 }

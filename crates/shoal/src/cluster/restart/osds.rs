@@ -4,19 +4,22 @@
 //! the state from before it.
 
 use super::Restart;
-use super::facts::{Facts, Pgs, is_in_state, pgs_of};
+use super::facts::{Facts, PgReport, Pgs, is_in_state, pgs_of};
 use super::monitor::order_of;
 use crate::cluster::ask::{Asker, Refused};
 use anyhow::bail;
 use client_host::Refusal;
 use command::errno::ESTALE;
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 use wire::types::Epoch;
 
-/// States of PGs by their ids, and the epochs of their reports.
-type Reports = BTreeMap<String, (String, Epoch)>;
+/// Reports on PGs by their ids.
+type Reports = BTreeMap<String, PgReport>;
+
+/// Pause between two requests to OSDs to report at once.
+const FLUSH_EVERY: Duration = Duration::from_millis(300);
 
 impl Restart<'_> {
     /// As many of a host's OSDs as can be stopped together, the first one among them.
@@ -27,7 +30,7 @@ impl Restart<'_> {
             json!({ "prefix": "osd ok-to-stop", "ids": [format!("osd.{first}")], "max": pending.len() });
         let asker = &mut self.asker;
         self.progress.until(&format!("osd.{first} to be ok to stop"), self.order.patience, || {
-            let unclean = Pgs::read(asker)?.unclean;
+            let unclean = Pgs::read_newest(asker)?.unclean;
             if unclean > *unclean_max && !force {
                 return Ok(Err(format!("{unclean} PGs are not clean")));
             }
@@ -118,11 +121,20 @@ impl Restart<'_> {
     fn wait_clean(&mut self, group: &[i32], before: Reports, up_from: Epoch) -> anyhow::Result<()> {
         let (asker, unclean_max) = (&mut self.asker, self.unclean_max);
         let mut waiting = before;
+        let mut flush_at = Instant::now();
         self.progress.until("clean PGs", self.order.patience, || {
             let reports = pgs_of(asker, group)?;
-            waiting.retain(|pg, (was, _)| {
-                !reports.get(pg).is_some_and(|report| is_as_before(was, report, up_from))
+            waiting.retain(|pg, was| {
+                !reports.get(pg).is_some_and(|report| is_as_before(&was.state, report, up_from))
             });
+            if !waiting.is_empty() && Instant::now() >= flush_at {
+                // A new primary's first report may be seconds away. The others served while the group was away.
+                let primaries = waiting.iter().flat_map(|(pg, was)| [Some(was), reports.get(pg)]);
+                let primaries: BTreeSet<i32> =
+                    primaries.flatten().filter_map(|report| report.primary).collect();
+                asker.flush_pg_stats(primaries.into_iter(), up_from);
+                flush_at = Instant::now() + FLUSH_EVERY;
+            }
             // A PG that is on other OSDs by now is reported by them.
             let absent: Vec<String> =
                 waiting.keys().filter(|pg| !reports.contains_key(*pg)).cloned().collect();
@@ -134,7 +146,7 @@ impl Restart<'_> {
             if !waiting.is_empty() {
                 return Ok(Err(format!("{} PGs of these OSDs are not clean", waiting.len())));
             }
-            let unclean = Pgs::read(asker)?.unclean;
+            let unclean = Pgs::read_newest(asker)?.unclean;
             Ok(if unclean > unclean_max { Err(format!("{unclean} PGs are not clean")) } else { Ok(()) })
         })
     }
@@ -155,10 +167,10 @@ fn has_restarted(before: &Facts, now: &Facts, osd: i32) -> bool {
 }
 
 /// A PG that was clean is clean again, and another one serves again.
-fn is_as_before(was: &str, (state, epoch): &(String, Epoch), up_from: Epoch) -> bool {
+fn is_as_before(was: &str, report: &PgReport, up_from: Epoch) -> bool {
     let was_clean = is_in_state(was, &["active", "clean"]);
     let words: &[&str] = if was_clean { &["active", "clean"] } else { &["active"] };
-    *epoch >= up_from && is_in_state(state, words)
+    report.epoch >= up_from && is_in_state(&report.state, words)
 }
 
 /// The monitors place the PG on one of the OSDs. False for a PG of a pool that is gone.
@@ -181,7 +193,7 @@ mod tests {
 
     #[test]
     fn report_from_before_the_boot_is_stale() {
-        let report = |state: &str, epoch| (state.to_owned(), epoch);
+        let report = |state: &str, epoch| PgReport { state: state.to_owned(), epoch, primary: Some(1) };
         assert!(is_as_before("active+clean", &report("active+clean", 50), 50));
         assert!(!is_as_before("active+clean", &report("active+clean", 49), 50));
         assert!(!is_as_before("active+clean", &report("active+recovering+degraded", 51), 50));
