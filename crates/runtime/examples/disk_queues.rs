@@ -72,6 +72,7 @@ fn write(mut queue: Queue, start: u64, len: u64, depth: u64, until: Instant) -> 
             submitted += 1;
         }
         queue.poll(&mut out);
+        let is_idle = out.is_empty();
         for one in out.drain(..) {
             one.result.expect("the write succeeds");
             done += 1;
@@ -79,7 +80,7 @@ fn write(mut queue: Queue, start: u64, len: u64, depth: u64, until: Instant) -> 
         if done == submitted && Instant::now() >= until {
             return done;
         }
-        if !queue.has_news() {
+        if is_idle && !queue.has_news() {
             queue.wake().wait(Duration::from_secs(1)).expect("an eventfd can be read");
         }
     }
