@@ -273,7 +273,7 @@ class Cores(ClusterTest):
         self.assertIn("the store had 2 shard(s) and has 4 now", self.cluster.log("osd.0"))
         self.assertIn("4 core(s)", self.cluster.log("osd.0"))
         socket = self.cluster.dir / "osd.0.asok"
-        busy = lambda: all(run(["ceph", "daemon", socket, "pg cores"]).json["pgs_by_core"])
+        busy = lambda: all(run(["ceph", "daemon", socket, "pg", "cores"]).json["pgs_by_core"])
         eventually(busy, 60)
         self.cluster.down()
         self.assertEqual(run([SHOAL, "store", "fsck", "--deep", self.cluster.dir / "osd.0"]).code, 0)
@@ -304,8 +304,8 @@ class MoreShards(ClusterTest):
             counts.append(len(run([SHOAL, "store", "stats", path, "--format", "json"]).json["shards"]))
         print(f"shards after each kill: {counts}")
         self.assertEqual(counts, sorted(counts))
-        self.cluster.again += ["--cores", "10"]
-        self.cluster.up()
+        self.cluster.down()
+        run([SHOAL, "up", "--dir", self.cluster.dir, "--cores", "10"])
         self.assertRegex(self.cluster.log("osd.0"), r"the store had \d+ shard\(s\) and has 10 now")
         for name, value in kept.items():
             self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
