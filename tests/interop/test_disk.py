@@ -2,6 +2,7 @@
 one says so, refuses, and works again when there is room."""
 import mmap
 import os
+import subprocess
 import time
 
 import harness
@@ -250,7 +251,7 @@ class Discards(ClusterTest):
 class Cores(ClusterTest):
     OPTIONS = ("--store", "disk", "--cores", "2")
 
-    def test_a_store_for_two_cores_runs_on_one_and_on_two_again(self):
+    def test_store_for_two_cores_runs_on_one_two_and_four(self):
         pool = self.pool("cores", 16)
         expected = {}
 
@@ -269,7 +270,45 @@ class Cores(ClusterTest):
             self.client.ceph("osd", "pool", "set", pool, "pg_num", 16 * cores)
             for name, value in expected.items():
                 self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
-        self.assertIn("2 of 4 cores are used", self.cluster.log("osd.0"))
+        self.assertIn("the store had 2 shard(s) and has 4 now", self.cluster.log("osd.0"))
+        self.assertIn("4 core(s)", self.cluster.log("osd.0"))
+        socket = self.cluster.dir / "osd.0.asok"
+        busy = lambda: all(run(["ceph", "daemon", socket, "pg", "cores"]).json["pgs_by_core"])
+        eventually(busy, 60)
+        self.cluster.down()
+        self.assertEqual(run([SHOAL, "store", "fsck", "--deep", self.cluster.dir / "osd.0"]).code, 0)
+        self.cluster.up()
+
+
+class MoreShards(ClusterTest):
+    OPTIONS = ("--store", "disk", "--size", "6G", "--cores", "1")
+
+    def test_kill_9_while_shards_are_added_loses_nothing(self):
+        pool = self.pool("kept", 16)
+        kept = {f"o{n}": os.urandom(50_000) for n in range(30)}
+        for name, value in kept.items():
+            self.client.rados("-p", pool, "put", name, "-", stdin=value)
+        self.cluster.kill("osd.0")
+        path, counts = self.cluster.dir / "osd.0", []
+        opened = lambda: self.cluster.log("osd.0").count("its write cache is")
+        for cores, delay in zip(range(2, 10), (0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)):
+            before = opened()
+            start = [SHOAL, "osd", "--conf", self.cluster.conf, "--id", "0", "--no-mon-config", "--cores", str(cores)]
+            osd = subprocess.Popen(list(map(str, start)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            # The last line of the log before shards are added.
+            eventually(lambda: opened() > before, 60)
+            time.sleep(delay)
+            osd.kill()
+            osd.wait()
+            self.assertEqual(run([SHOAL, "store", "fsck", "--deep", path]).code, 0)
+            counts.append(len(run([SHOAL, "store", "stats", path, "--format", "json"]).json["shards"]))
+        print(f"shards after each kill: {counts}")
+        self.assertEqual(counts, sorted(counts))
+        self.cluster.down()
+        run([SHOAL, "up", "--dir", self.cluster.dir, "--cores", "10"])
+        self.assertRegex(self.cluster.log("osd.0"), r"the store had \d+ shard\(s\) and has 10 now")
+        for name, value in kept.items():
+            self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
 
 
 class WithoutRing(ClusterTest):

@@ -34,14 +34,19 @@ pub fn attach(device: &mut dyn BlockDevice, wait: &mut dyn FnMut()) -> Result<Ar
         if is_whole {
             continue;
         }
-        if superblock.version == VERSION {
-            tracing::warn!(block = at, "a copy of the superblock is damaged and is written again");
+        // A valid copy with fewer shards: the store grew, and the process died. It must not be chosen later.
+        let is_outdated = copies.iter().any(|(number, copy)| {
+            *number == at && copy.as_deref().is_some_and(|copy| Superblock::decode(copy).is_ok())
+        });
+        match is_outdated {
+            true => tracing::info!(block = at, "an outdated copy of the superblock is written again"),
+            false => tracing::warn!(block = at, "a copy of the superblock is damaged and is written again"),
         }
         let (offset, data) = (at * BLOCK as u64, block.clone().into());
         let write = Request::Write { offset, data, durability: Durability::Flushed };
         match blocking.ask(write) {
             // Another copy is there.
-            Err(error) if superblock.version == VERSION => {
+            Err(error) if !is_outdated => {
                 tracing::error!(block = at, %error, "the copy of the superblock cannot be written");
             }
             written => drop(written?),

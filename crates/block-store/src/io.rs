@@ -1,9 +1,12 @@
 //! The device of a shard, shared by its modules: requests and completions are tagged with their owner. Requests that the
-//! device has not answered are counted by kind, so that a device that hangs is noticed.
+//! device has not answered are counted by kind, so that a device that hangs is noticed. Failed reads are repeated
+//! ([`crate::patience`]); their owner hears of the last attempt only.
 
+use crate::patience::{Patience, Retries, RetryFigures, Verdict};
 use bytes::Bytes;
 use codec::Rope;
 use device::{BlockDevice, DeviceError, Done, Durability, Request};
+use std::time::Duration;
 use store::{DeviceWork, RequestCount};
 
 /// Modules of a shard that submit requests. Each has its own tokens.
@@ -42,22 +45,55 @@ pub struct Io {
     done: Vec<Done>,
     work: DeviceWork,
     discards: u64,
+    retries: Retries,
 }
 
 impl Io {
     pub fn new(device: Box<dyn BlockDevice>) -> Io {
-        Io { device, done: Vec::new(), work: DeviceWork::default(), discards: 0 }
+        let (work, retries) = (DeviceWork::default(), Retries::new());
+        Io { device, done: Vec::new(), work, discards: 0, retries }
+    }
+
+    pub fn set_patience(&mut self, patience: Patience) {
+        self.retries.set_patience(patience);
+    }
+
+    /// See [`Retries::set_now`].
+    pub fn set_now(&mut self, now: Duration) {
+        self.retries.set_now(now);
+    }
+
+    /// Time of the next repetition of a failed read.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.retries.next_deadline()
+    }
+
+    pub fn retry_figures(&self) -> RetryFigures {
+        self.retries.figures()
+    }
+
+    /// True once the device has lost too many blocks.
+    pub fn device_has_failed(&self) -> bool {
+        self.retries.device_has_failed()
     }
 
     pub fn size(&self) -> u64 {
         self.device.size()
     }
 
+    /// A read that is repeated with patience where it fails.
     pub fn read(&mut self, owner: Owner, token: u64, offset: u64, len: usize) {
+        self.retries.began(tagged(READ, owner, token), offset, len);
+        self.submit(owner, token, Request::Read { offset, len });
+    }
+
+    /// A read that is not repeated: its owner reads the parts of it that it needs.
+    pub fn read_once(&mut self, owner: Owner, token: u64, offset: u64, len: usize) {
         self.submit(owner, token, Request::Read { offset, len });
     }
 
     pub fn write(&mut self, owner: Owner, token: u64, offset: u64, data: Rope, durability: Durability) {
+        self.retries.written(offset, data.len() as u64);
         self.submit(owner, token, Request::Write { offset, data, durability });
     }
 
@@ -69,7 +105,7 @@ impl Io {
         self.submit(owner, token, Request::Discard { offset, len });
     }
 
-    pub fn submit(&mut self, owner: Owner, token: u64, request: Request) {
+    fn submit(&mut self, owner: Owner, token: u64, request: Request) {
         assert!(token < 1 << OWNER_SHIFT, "a token too large to be tagged");
         let kind = match &request {
             Request::Read { .. } => READ,
@@ -80,14 +116,15 @@ impl Io {
             Some(count) => count.waiting += 1,
             None => self.discards += 1,
         }
-        self.device.submit(kind << KIND_SHIFT | (owner as u64) << OWNER_SHIFT | token, request);
+        self.device.submit(tagged(kind, owner, token), request);
     }
 
-    /// Requests in flight.
+    /// Requests in flight, and failed reads that wait for their repetition.
     pub fn under_way(&self) -> usize {
-        (self.work.reads.waiting + self.work.writes.waiting + self.discards) as usize
+        (self.work.reads.waiting + self.work.writes.waiting + self.discards) as usize + self.retries.waiting()
     }
 
+    /// Requests that the device has answered or not. A failed read that waits is answered.
     pub fn work(&self) -> DeviceWork {
         self.work
     }
@@ -102,6 +139,9 @@ impl Io {
 
     /// Appends the completions since the last call.
     pub fn poll(&mut self, out: &mut Vec<IoCompletion>) {
+        for (token, offset, len) in self.retries.due() {
+            self.read_again(token, offset, len);
+        }
         self.device.poll(&mut self.done);
         let mut done = std::mem::take(&mut self.done);
         for Done { token, result } in done.drain(..) {
@@ -109,10 +149,49 @@ impl Io {
                 Some(count) => (count.waiting, count.answered) = (count.waiting - 1, count.answered + 1),
                 None => self.discards -= 1,
             }
+            let result = match self.judge(token, result) {
+                Some(result) => result,
+                None => continue,
+            };
             out.push(IoCompletion { owner: owner(token), token: token & ((1 << OWNER_SHIFT) - 1), result });
         }
         self.done = done;
     }
+
+    /// The final result of a request; `None` if it is a read that is repeated.
+    fn judge(
+        &mut self,
+        token: u64,
+        result: Result<Bytes, DeviceError>,
+    ) -> Option<Result<Bytes, DeviceError>> {
+        if token >> KIND_SHIFT != READ {
+            return Some(result);
+        }
+        if result != Err(DeviceError::Io) {
+            // Also where the device is gone: that is final.
+            self.retries.ended(token, result.is_ok());
+            return Some(result);
+        }
+        match self.retries.failed(token) {
+            Some(Verdict::AtOnce) => {
+                let (offset, len) = self.retries.place_of(token);
+                self.read_again(token, offset, len);
+                None
+            }
+            Some(Verdict::Later) => None,
+            Some(Verdict::DeviceFailed) => Some(Err(DeviceError::Gone)),
+            Some(Verdict::Lost) | None => Some(result),
+        }
+    }
+
+    fn read_again(&mut self, token: u64, offset: u64, len: usize) {
+        self.work.reads.waiting += 1;
+        self.device.submit(token, Request::Read { offset, len });
+    }
+}
+
+fn tagged(kind: u64, owner: Owner, token: u64) -> u64 {
+    kind << KIND_SHIFT | (owner as u64) << OWNER_SHIFT | token
 }
 
 fn owner(token: u64) -> Owner {
@@ -130,6 +209,34 @@ mod tests {
     use super::*;
     use device::BLOCK;
     use device::simulated::{Pace, Simulated};
+
+    #[test]
+    fn owner_hears_of_the_last_attempt_only() {
+        let disk = Simulated::new(64 * BLOCK as u64, Pace::AtOnce, 1);
+        let mut io = Io::new(Box::new(disk.clone()));
+        io.set_now(Duration::from_secs(1));
+        disk.fail_reads(0..BLOCK as u64);
+        io.read(Owner::Index, 5, 0, BLOCK);
+        io.read(Owner::Data, 6, BLOCK as u64, BLOCK);
+        io.read_once(Owner::Data, 7, 0, 2 * BLOCK);
+        let mut done = Vec::new();
+        io.poll(&mut done);
+        let tokens = |done: &[IoCompletion]| -> Vec<_> {
+            done.iter().map(|done| (done.token, done.result.is_ok())).collect()
+        };
+        assert_eq!(tokens(&done), [(6, true), (7, false)]);
+        // The device has answered, and the read is not over.
+        assert_eq!((io.work().reads.waiting, io.under_way()), (0, 1));
+        assert_eq!(io.next_deadline(), Some(Duration::from_millis(1100)));
+        done.clear();
+        disk.heal();
+        io.poll(&mut done);
+        assert_eq!(tokens(&done), []);
+        io.set_now(Duration::from_millis(1100));
+        io.poll(&mut done);
+        assert_eq!(tokens(&done), [(5, true)]);
+        assert_eq!((io.work().reads.waiting, io.under_way(), io.next_deadline()), (0, 0, None));
+    }
 
     #[test]
     fn requests_are_counted_by_kind_until_they_are_answered() {

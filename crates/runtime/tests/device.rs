@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use device::conformance::{SIZE_MIN, suite};
 use device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
-use runtime::device::{Disk, Method, OpenError, Queue};
+use runtime::device::{Disk, FlushPolicy, Method, OpenError, Persistence, Queue};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,8 +36,9 @@ fn conforms(path: &Path, method: Method) {
     if let Err(error) = disk.queue_by(method) {
         skip::skip!("no {method:?} queue: {error}");
     }
-    for (writes_through, may_wait) in [(false, false), (false, true), (true, false), (true, true)] {
-        let disk = disk.clone().with_writes_through(writes_through);
+    let ways = [Persistence::Flush, Persistence::WriteThrough, Persistence::Completion];
+    for (persistence, may_wait) in ways.into_iter().flat_map(|way| [(way, false), (way, true)]) {
+        let disk = disk.clone().with_persistence(persistence);
         let queue = || {
             let mut queue = disk.queue_by(method).unwrap();
             queue.may_wait(may_wait);
@@ -221,5 +222,72 @@ fn dropping_a_busy_queue_is_safe() {
             }
             queue.poll(&mut Vec::new());
         }
+    }
+}
+
+/// Two queues of a disk flush at the same time, so they share flushes; each write is answered once, and is there.
+#[test]
+fn flushes_of_two_queues_end() {
+    for method in [Method::Ring, Method::Threads] {
+        let file = TemporaryFile::new(&format!("shared-{method:?}"), 8 << 20);
+        let disk = Disk::open(&file.0).unwrap().with_persistence(Persistence::Flush);
+        if disk.queue_by(method).is_err() {
+            skip::skip_part!("no {method:?} queue");
+            continue;
+        }
+        std::thread::scope(|scope| {
+            for half in 0..2u64 {
+                let disk = &disk;
+                scope.spawn(move || {
+                    let mut queue = disk.queue_by(method).unwrap();
+                    let mut done: Vec<Done> = Vec::new();
+                    for n in 0..64u64 {
+                        let (offset, data) =
+                            (half << 22 | (n * BLOCK as u64), vec![n as u8 + 1; BLOCK].into());
+                        let durability = Durability::Flushed;
+                        queue.submit(2 * n, Request::Write { offset, data, durability });
+                        queue.submit(2 * n + 1, Request::Flush);
+                        while queue.poll(&mut done) {
+                            if !queue.has_news() {
+                                wait(&mut queue);
+                            }
+                        }
+                    }
+                    let mut tokens: Vec<u64> = done.iter().map(|done| done.token).collect();
+                    tokens.sort_unstable();
+                    assert_eq!(tokens, (0..128).collect::<Vec<_>>(), "{method:?}");
+                    assert!(done.iter().all(|done| done.result.is_ok()));
+                    let read = Request::Read { offset: half << 22, len: 64 * BLOCK };
+                    let read = run(&mut queue, read).unwrap();
+                    assert!((0..64).all(|n| read[n * BLOCK] == n as u8 + 1));
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn flush_policy_overrides_the_kernel() {
+    let file = TemporaryFile::new("policy", 1 << 20);
+    let disk = Disk::open(&file.0).unwrap();
+    assert_ne!(disk.persistence(), Persistence::Completion, "a file has metadata to flush");
+    assert_eq!(disk.clone().with_flush_policy(FlushPolicy::Never).persistence(), Persistence::Completion);
+    assert_eq!(disk.clone().with_flush_policy(FlushPolicy::Always).persistence(), Persistence::Flush);
+    assert_eq!(disk.clone().with_flush_policy(FlushPolicy::Auto).persistence(), disk.persistence());
+}
+
+/// A killed daemon's successor and the next queue of a process find the disk free, with or without a registered file.
+#[test]
+fn lock_ends_with_the_last_queue() {
+    let file = TemporaryFile::new("unlocked", 1 << 20);
+    for _ in 0..50 {
+        let disk = Disk::open(&file.0).unwrap();
+        let mut queue = disk.queue().unwrap();
+        drop(disk);
+        let data = vec![3; BLOCK].into();
+        run(&mut queue, Request::Write { offset: 0, data, durability: Durability::Flushed }).unwrap();
+        queue.submit(9, Request::Read { offset: 0, len: 1 << 20 });
+        queue.poll(&mut Vec::new());
+        drop(queue);
     }
 }

@@ -66,6 +66,7 @@ option_set! {
         cores: u16 = "shoal_cores",
         data: PathBuf = "osd_data",
         discard: bool = "bdev_enable_discard",
+        flush: String = "shoal_device_flush",
         fsid: String = "fsid",
         idle_poll_us: u64 = "shoal_idle_poll_us",
         memstore_bytes: u64 = "memstore_device_bytes",

@@ -56,6 +56,10 @@ pub trait Node {
     fn fail_reads(&mut self, _until: Time) -> bool {
         false
     }
+    /// Every read of the disk fails until then. False without a disk.
+    fn reset_disk(&mut self, _until: Time) -> bool {
+        false
+    }
     /// Fills the disk until then. False without a disk.
     fn fill_disk(&mut self, _until: Time) -> bool {
         false

@@ -509,6 +509,10 @@ impl World {
                 let until = self.local(node, now + fails_for);
                 return is_up(node) && self.nodes[node.0].fail_reads(until);
             }
+            Fault::ResetDisk { node, lasts } => {
+                let until = self.local(node, now + lasts);
+                return is_up(node) && self.nodes[node.0].reset_disk(until);
+            }
             Fault::FillDisk { node, full_for } => {
                 let until = self.local(node, now + full_for);
                 let has_filled = is_up(node) && self.nodes[node.0].fill_disk(until);

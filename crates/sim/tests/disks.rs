@@ -69,6 +69,23 @@ fn hanging_disks_and_cores_cost_time_only() {
     assert!(disks > 0 && cores > 0, "{disks} disks and {cores} cores hung");
 }
 
+/// All reads of an OSD's disks fail for seconds. Any damage that a store reports then is a violation: nothing was broken. One
+/// copy of each object, so that no other copy hides a loss.
+#[test]
+fn reset_of_disks_loses_nothing() {
+    let mut resets = 0;
+    for seed in 30..60 {
+        if resets >= 4 {
+            break;
+        }
+        let report = run(seed, &config(60));
+        assert!(report.is_clean(), "{report}");
+        let struck = report.faults.iter().filter(|(row, _)| *row == "reset of OSD disk");
+        resets += struck.map(|(_, struck)| struck).sum::<u64>();
+    }
+    assert!(resets >= 4, "{resets} resets");
+}
+
 /// Each bug breaks one of its expected promises, in a seed that holds without the bug.
 #[cfg(feature = "planted-bugs")]
 mod planted {

@@ -231,7 +231,7 @@ impl Superblock {
         sealed_block(out)
     }
 
-    fn decode(block: &[u8]) -> Result<Superblock, SuperblockError> {
+    pub(crate) fn decode(block: &[u8]) -> Result<Superblock, SuperblockError> {
         let mut r = Reader::new(block);
         if r.take("magic", MAGIC.len())? != MAGIC {
             return Err(SuperblockError::NotAStore);

@@ -26,9 +26,6 @@ pub enum Found {
     Nothing,
 }
 
-/// Failed reads after which a block counts as lost.
-const FAILURES_MAX: u32 = 3;
-
 /// Maximum pinned blocks per waiting ticket. Others may be evicted before the query is repeated.
 const TOUCHED_MAX: usize = 1 << 13;
 /// Number of names at which duplicates are removed.
@@ -61,8 +58,6 @@ struct Load {
     kind: Kind,
     /// Waiting tickets, with the node that each waits for.
     tickets: SmallVec<[(Ticket, Name); 2]>,
-    /// Number of failed attempts.
-    failures: u32,
 }
 
 #[derive(Default)]
@@ -269,18 +264,12 @@ impl Reads {
 
     /// A completion of a token of [`token::LOAD`].
     pub fn on_done(&mut self, token: u64, result: Result<Bytes, DeviceError>, io: &mut Io) {
-        let mut load = self.loads.remove(&token).expect("a read that was started");
+        let load = self.loads.remove(&token).expect("a read that was started");
         for name in load.names() {
             self.loading.remove(&name);
         }
         if result.is_err() && load.nodes.len() > 1 {
             return self.read_one_by_one(load, io);
-        }
-        if result == Err(DeviceError::Io) {
-            load.failures += 1;
-            if load.failures < FAILURES_MAX {
-                return self.start(load, io);
-            }
         }
         let mut start = 0;
         for at in &load.nodes {
@@ -335,7 +324,7 @@ impl Reads {
                 load.tickets.iter().filter(|(_, wanted)| *wanted == name).copied().collect();
             if !tickets.is_empty() {
                 let (table, nodes) = (load.table.clone(), SmallVec::from_slice(&[at]));
-                self.start(Load { table, nodes, kind: load.kind, tickets, failures: 0 }, io);
+                self.start(Load { table, nodes, kind: load.kind, tickets }, io);
             }
         }
     }
@@ -377,7 +366,7 @@ impl Reads {
             None => {
                 let nodes = self.with_neighbours(table, at, ahead, io);
                 let (table, tickets) = (table.clone(), SmallVec::from_slice(&[(ticket, name)]));
-                self.start(Load { table, nodes, kind, tickets, failures: 0 }, io);
+                self.start(Load { table, nodes, kind, tickets }, io);
             }
         }
         self.waits.entry(ticket).or_default().outstanding += 1;
@@ -410,7 +399,12 @@ impl Reads {
     fn start(&mut self, load: Load, io: &mut Io) {
         let token = self.next_token << token::SHIFT | token::LOAD;
         self.next_token += 1;
-        io.read(Owner::Index, token, load.nodes[0].offset(), load.nodes.iter().map(At::len).sum());
+        let (offset, len) = (load.nodes[0].offset(), load.nodes.iter().map(At::len).sum());
+        match load.nodes.len() {
+            1 => io.read(Owner::Index, token, offset, len),
+            // If it fails, each of them is read by itself.
+            _ => io.read_once(Owner::Index, token, offset, len),
+        }
         self.loading.extend(load.names().map(|name| (name, token)));
         self.loads.insert(token, load);
     }

@@ -272,7 +272,8 @@ impl Fetch {
         }
         let token = take_token(tokens);
         self.state = State::Reading { token };
-        io.read(Owner::Index, token, self.offset, self.len());
+        // If it fails, each block is read by itself.
+        io.read_once(Owner::Index, token, self.offset, self.len());
     }
 
     fn len(&self) -> usize {

@@ -14,7 +14,7 @@ use crate::format::{FormatOptions, Header, Superblock, UnfinishedFormat};
 use crate::log::{FIRST_INCARNATION, RecordBuilder, RecordFront, put_put};
 use crate::object::key;
 use crate::shard::OpenError;
-use crate::space::lease_record;
+use crate::space::{ZoneId, lease_record};
 use bytes::Bytes;
 use codec::Rope;
 use device::{BLOCK, BlockDevice};
@@ -46,14 +46,9 @@ pub fn format(
     }
     write_zeroes(&mut blocking, 2 * BLOCK as u64, END_BYTES)?;
     write_zeroes(&mut blocking, size - END_BYTES, size)?;
-    for (shard, place) in superblock.shards.iter().enumerate() {
-        write_zeroes(&mut blocking, place.log.offset(), place.log.offset() + place.log.bytes())?;
-        let header = Header::first(superblock.identity.of_shard(shard));
-        let leases = first_record(&header, superblock.first_leases(shard));
-        blocking.write(place.log.offset(), leases)?;
-        for slot in [0, 1] {
-            blocking.write(place.header_slot(slot).offset(), header.encode())?;
-        }
+    for shard in 0..superblock.shards.len() {
+        let zones: Vec<ZoneId> = superblock.first_leases(shard).collect();
+        write_shard(&mut blocking, &superblock, shard, &zones)?;
     }
     blocking.flush()?;
     let block = superblock.encode()?;
@@ -64,10 +59,29 @@ pub fn format(
     Ok(superblock)
 }
 
+/// Writes the log and the headers of a new shard that leases these zones. They are durable after a flush.
+pub(crate) fn write_shard(
+    blocking: &mut Blocking<'_>,
+    superblock: &Superblock,
+    shard: usize,
+    zones: &[ZoneId],
+) -> Result<(), OpenError> {
+    let place = &superblock.shards[shard];
+    write_zeroes(blocking, place.log.offset(), place.log.offset() + place.log.bytes())?;
+    let header = Header::first(superblock.identity.of_shard(shard));
+    blocking.write(place.log.offset(), first_record(&header, zones))?;
+    for slot in [0, 1] {
+        blocking.write(place.header_slot(slot).offset(), header.encode())?;
+    }
+    Ok(())
+}
+
 /// The first record of a log: leases of these zones.
-fn first_record(header: &Header, zones: std::ops::Range<u32>) -> Rope {
+fn first_record(header: &Header, zones: &[ZoneId]) -> Rope {
     let mut record = RecordBuilder::with_capacity(zones.len() * 16);
-    zones.for_each(|zone| put_put(record.entries(), &key::lease(zone), &lease_record(&[])));
+    for zone in zones {
+        put_put(record.entries(), &key::lease(*zone), &lease_record(&[]));
+    }
     let front = RecordFront {
         shard_identity: header.shard_identity,
         sequence: header.log_sequence,

@@ -16,7 +16,8 @@
 //! | a count of owners | their blocks are never let go of |
 //! | keys of an omap that are set or removed | they are; counts of keys and bytes are too high |
 //!
-//! Where the device says that it cannot read, it is asked a few times ([`Bad::Io`]) before that counts as lost. Nothing is
+//! Where the device says that it cannot read, it is asked for seconds ([`crate::patience`]) before that counts as lost
+//! ([`Bad::Io`]). Nothing is
 //! given up in vain then: the loss is durable only when the same device has written and flushed the log, so it is that
 //! block which is bad, and not the cable. A shard that stopped instead would stop again after every start, for the client
 //! sends its request again. A device that is gone, and an entry that only a newer program can read, do fail the shard.

@@ -18,6 +18,12 @@ pub struct Figures {
     /// Blocks of reads that were in memory, and that were read from the device.
     pub blocks_in_memory: u64,
     pub blocks_read: u64,
+    /// Repetitions of reads that the device failed, those reads that succeeded later, and those that were given up.
+    pub reads_repeated: u64,
+    pub reads_recovered: u64,
+    pub reads_lost: u64,
+    /// Level: failed reads that wait for their repetition.
+    pub reads_waiting: u64,
     /// Discarded bytes.
     pub discarded: u64,
     /// Levels in bytes: original and compressed length of compressed data.
@@ -47,6 +53,10 @@ impl Figures {
             batch_bytes: self.batch_bytes + other.batch_bytes,
             blocks_in_memory: self.blocks_in_memory + other.blocks_in_memory,
             blocks_read: self.blocks_read + other.blocks_read,
+            reads_repeated: self.reads_repeated + other.reads_repeated,
+            reads_recovered: self.reads_recovered + other.reads_recovered,
+            reads_lost: self.reads_lost + other.reads_lost,
+            reads_waiting: self.reads_waiting + other.reads_waiting,
             discarded: self.discarded + other.discarded,
             compressed_original: self.compressed_original + other.compressed_original,
             compressed: self.compressed + other.compressed,
@@ -65,7 +75,12 @@ impl Figures {
 
 impl Shard {
     pub fn figures(&self) -> Figures {
+        let retries = self.io.retry_figures();
         Figures {
+            reads_repeated: retries.repeated,
+            reads_recovered: retries.recovered,
+            reads_lost: retries.lost,
+            reads_waiting: retries.waiting,
             compressed_original: self.pools.values().map(|pool| pool.original).sum(),
             compressed: self.pools.values().map(|pool| pool.stored).sum(),
             log_used: self.log.ring.used() * BLOCK as u64,

@@ -17,7 +17,8 @@
 //! - **Cost.** A transaction costs its key changes (copied into the log buffer and into the memtable) and a checksum of its
 //!   data, which is not copied. A batch costs one log write that includes its data; or, with more data than
 //!   [`Options::inline_bytes_max`], one write per run of blocks beside the log write, and a flush.
-//! - **Failure.** A failed write fails the shard: no further transaction is acknowledged; reads go on.
+//! - **Failure.** A failed write fails the shard: no further transaction is acknowledged; reads go on. A failed read is
+//!   repeated for seconds, and a device that loses many blocks fails the shard ([`crate::patience`]).
 
 mod checkpoint;
 mod cleaner;
@@ -41,6 +42,7 @@ use crate::format::{ShardPlace, Totals};
 use crate::index::{self, Bad, Index, LogMark, Ticket};
 use crate::io::{Io, IoCompletion, Owner};
 use crate::object::collection::CollectionRecord;
+use crate::patience::Patience;
 use crate::pg_log::PgLogs;
 use crate::plan::{Collections, Pools};
 use crate::reading::{Damage, Resolved};
@@ -56,6 +58,7 @@ use placement::Placement;
 use spills::{SPILLER, Spiller};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use store::{
     Collection, Completion, Compressed, Compression, CompressionMode, DeviceWork, ObjectStore, Placed,
     ReadRequest, Transaction, Usage,
@@ -84,6 +87,8 @@ pub struct Options {
     pub range_keys_min: usize,
     /// Compression of writes by pool, until [`ObjectStore::set_compression`].
     pub compression: BTreeMap<i64, Compression>,
+    /// Repetition of reads that the device fails.
+    pub patience: Patience,
     /// For tests: allocates the first free blocks, often the ones freed last.
     pub first_fit: bool,
     /// For tests: each block of a manifest is a piece of its own.
@@ -103,6 +108,7 @@ impl Default for Options {
             discard_patience: 64,
             range_keys_min: 2048,
             compression: BTreeMap::new(),
+            patience: Patience::default(),
             first_fit: false,
             manifest_in_pieces: false,
             index: index::Options::default(),
@@ -119,6 +125,9 @@ pub enum Failure {
     /// The index is unreadable where a transaction needs it.
     #[error("the index: {0}")]
     Index(#[from] Bad),
+    /// Too many blocks have become unreadable within a short time.
+    #[error("the device: it loses blocks, and other copies must serve")]
+    Unreadable,
     /// The log is full, and there is no space for the tables that would free it.
     #[error("there is no space left for the index")]
     Full,
@@ -204,6 +213,17 @@ impl Shard {
         self.cache_budget = bytes;
         self.index.set_cache_budget(bytes / 8 * 7);
         self.clean.set_budget(reads::clean_budget(bytes, self.index.cache_bytes()));
+    }
+
+    /// Hands in the host's time since a fixed moment, before a poll. From the first time on, reads that the device fails are
+    /// repeated over seconds, and the host polls again at [`Shard::next_deadline`].
+    pub fn set_now(&mut self, now: Duration) {
+        self.io.set_now(now);
+    }
+
+    /// Time at which the shard must be polled, whether or not the device has completions.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.io.next_deadline()
     }
 
     fn token(&mut self) -> u64 {
@@ -345,6 +365,10 @@ impl ObjectStore for Shard {
             self.io.poll(&mut finished);
             if finished.is_empty() {
                 break;
+            }
+            if self.io.device_has_failed() && self.failed.is_none() {
+                // Before any of these blocks is recorded as lost.
+                self.fail(Failure::Unreadable);
             }
             self.work_is_due = true;
             for one in finished.drain(..) {

@@ -726,6 +726,7 @@ impl Recovery<'_> {
         options: Options,
     ) -> Result<Shard, OpenError> {
         self.flush()?;
+        self.io.set_patience(options.patience);
         if !self.rebuilds_leases && self.space.presumed().next().is_some() {
             return Err(OpenError::Damaged("the log names blocks of a zone that the shard does not lease"));
         }

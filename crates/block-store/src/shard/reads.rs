@@ -1,6 +1,6 @@
 //! Reads: resolved in the index at one moment, then read from the device.
 
-use super::{DataRequest, Shard};
+use super::{DataRequest, Failure, Shard};
 use crate::index::Ticket;
 use crate::io::Owner;
 use crate::planted::{self, PlantedBug};
@@ -62,6 +62,9 @@ impl Shard {
     }
 
     fn note_damage(&mut self, damaged: Damage) {
+        if self.failed == Some(Failure::Unreadable) {
+            return; // The device has failed, and not the object.
+        }
         tracing::debug!(?damaged, "data is unreadable or does not match its checksum");
         if self.damage.len() < DAMAGE_MAX {
             self.damage.push(damaged);

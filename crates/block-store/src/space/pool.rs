@@ -146,6 +146,12 @@ impl Pool {
         self.publish(leases);
     }
 
+    /// Zones that no shard leases; `None` until all shards have reported.
+    pub(crate) fn free_zones(&self) -> Option<BTreeSet<ZoneId>> {
+        let leases = self.lock();
+        leases.is_open.then(|| leases.free.clone())
+    }
+
     /// True if no shard leases the zone.
     #[cfg(test)]
     pub(crate) fn is_free(&self, zone: ZoneId) -> bool {

@@ -1,5 +1,7 @@
 //! Requests as blocking system calls on the calling thread.
 
+use super::flushes::Flushes;
+use super::persistence::Persistence;
 use super::transfer::{Completed, Progress, Transfer, Work};
 use device::Durability;
 use rustix::fs::FallocateFlags;
@@ -14,8 +16,8 @@ use std::sync::Arc;
 pub(super) struct Blocking {
     pub file: Arc<File>,
     pub is_block_device: bool,
-    /// See [`super::Disk`].
-    pub writes_through: bool,
+    pub persistence: Persistence,
+    pub flushes: Arc<Flushes>,
 }
 
 impl Blocking {
@@ -26,8 +28,8 @@ impl Blocking {
             #[allow(unsafe_code, reason = "only the kernel knows what it filled")]
             let progress = unsafe { transfer.on_result(result) };
             if let Progress::Ended(result) = progress {
-                let is_whole = result.is_ok() && transfer.needs_sync() && !self.writes_through;
-                let result = match is_whole {
+                let is_written = result.is_ok() && transfer.needs_sync();
+                let result = match is_written && self.persistence == Persistence::Flush {
                     true => self.sync().map_err(|errno| transfer.fault(errno)).and(result),
                     false => result,
                 };
@@ -47,7 +49,9 @@ impl Blocking {
             Work::Write { pieces, durability } => {
                 let slices: Vec<IoSlice> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
                 let flags = match durability {
-                    Durability::Flushed if self.writes_through => ReadWriteFlags::DSYNC,
+                    Durability::Flushed if self.persistence == Persistence::WriteThrough => {
+                        ReadWriteFlags::DSYNC
+                    }
                     _ => ReadWriteFlags::empty(),
                 };
                 rustix::io::pwritev2(&*self.file, &slices, offset, flags)
@@ -58,12 +62,10 @@ impl Blocking {
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        loop {
-            match rustix::fs::fdatasync(&*self.file) {
-                Err(Errno::INTR) => {}
-                other => return other,
-            }
-        }
+        self.flushes.begin();
+        let result = self.flushes.flush();
+        self.flushes.end();
+        result
     }
 
     /// Discards a range. A disk without discards keeps its contents, which the contract allows.

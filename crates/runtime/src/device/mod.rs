@@ -1,6 +1,6 @@
 //! Real disks: [`BlockDevice`] on a file or a block device, past the page cache.
 //!
-//! [`Disk`] is the open, locked device. Each core has a [`Queue`] to it; queues share only the file, or its lock.
+//! [`Disk`] is the open, locked device. Each core has a [`Queue`] to it; queues share the file, or its lock, and flushes.
 //!
 //! ```text
 //! submit ─▶ transfer (aligned memory) ─▶ ring      io_uring, one call per turn
@@ -10,8 +10,11 @@
 //! ```
 
 mod aligned;
+mod arena;
 mod blocking;
+mod flushes;
 mod open;
+mod persistence;
 mod ring;
 mod threads;
 mod transfer;
@@ -19,6 +22,7 @@ mod waiting;
 mod wake;
 
 pub use open::{Disk, OpenError};
+pub use persistence::{FlushPolicy, Persistence, WriteCache};
 pub use wake::Wake;
 
 use blocking::Blocking;
@@ -93,7 +97,7 @@ impl Disk {
         let disk = self.for_queue()?;
         let transport = match method {
             Method::Ring => {
-                let ring = Ring::new(disk.file.clone(), disk.writes_through, wake.clone())?;
+                let ring = Ring::new(&disk, wake.clone())?;
                 Transport::Ring(Box::new(ring))
             }
             Method::Threads => Transport::Threads(disk.threads(&wake, THREADS)?),
@@ -118,7 +122,8 @@ impl Disk {
         Blocking {
             file: self.file.clone(),
             is_block_device: self.is_block_device(),
-            writes_through: self.writes_through,
+            persistence: self.persistence,
+            flushes: self.flushes.clone(),
         }
     }
 }
@@ -148,7 +153,9 @@ impl Queue {
             Transport::Ring(ring) => ring.has_news(),
             Transport::Threads(threads) => threads.has_news(),
         };
-        main || state.waiting.has_one() || state.discards.as_ref().is_some_and(Threads::has_news)
+        main || !state.completed.is_empty()
+            || state.waiting.has_one()
+            || state.discards.as_ref().is_some_and(Threads::has_news)
     }
 }
 
@@ -169,7 +176,15 @@ impl BlockDevice for Queue {
 
 impl State {
     fn submit(&mut self, token: u64, request: Request) {
-        let transfer = Transfer::new(token, request, self.disk.alignment);
+        if matches!(request, Request::Flush) && self.disk.persistence == Persistence::Completion {
+            // Every write that has completed is durable.
+            return self.completed.push(Completed { token, result: Ok(bytes::Bytes::new()) });
+        }
+        let arena = match &self.transport {
+            Transport::Ring(ring) => ring.arena(),
+            Transport::Threads(_) => None,
+        };
+        let transfer = Transfer::new(token, request, self.disk.alignment, arena);
         if let Some(other) = self.waiting.take() {
             self.hand_over(other);
         }

@@ -1,5 +1,7 @@
 //! Opening a path as a disk that this process alone uses.
 
+use super::flushes::Flushes;
+use super::persistence::{FlushPolicy, Persistence, WriteCache};
 use device::BLOCK;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -25,8 +27,9 @@ pub struct Disk {
     is_direct: bool,
     /// Alignment of memory that the disk needs.
     pub(super) alignment: usize,
-    /// A write can be durable by itself: the disk has FUA, or no volatile cache.
-    pub(super) writes_through: bool,
+    write_cache: WriteCache,
+    pub(super) persistence: Persistence,
+    pub(super) flushes: Arc<Flushes>,
 }
 
 #[derive(Debug, Error)]
@@ -83,10 +86,11 @@ impl Disk {
             return Err(OpenError::LargeSectors { path: path.to_owned(), sector });
         }
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        let writes_through = is_direct && writes_through(&file, is_block_device);
+        let write_cache = WriteCache::of(&file, is_block_device);
         let file = Arc::new(file);
+        let lock = file.clone();
         Ok(Disk {
-            lock: file.clone(),
+            lock: lock.clone(),
             file,
             path: path.into(),
             size: size - size % BLOCK as u64,
@@ -94,7 +98,9 @@ impl Disk {
             is_block_device,
             is_direct,
             alignment,
-            writes_through,
+            write_cache,
+            persistence: Persistence::choose(write_cache, is_block_device, is_direct, FlushPolicy::Auto),
+            flushes: Arc::new(Flushes::of(lock)),
         })
     }
 
@@ -147,9 +153,23 @@ impl Disk {
         self.is_direct
     }
 
-    /// Overrides the kernel's answer about the write cache, to measure and test both ways. Both are correct on any disk.
-    pub fn with_writes_through(self, writes_through: bool) -> Disk {
-        Disk { writes_through, ..self }
+    pub fn write_cache(&self) -> WriteCache {
+        self.write_cache
+    }
+
+    pub fn persistence(&self) -> Persistence {
+        self.persistence
+    }
+
+    /// Chooses how writes become durable by the operator's word.
+    pub fn with_flush_policy(self, policy: FlushPolicy) -> Disk {
+        let persistence = Persistence::choose(self.write_cache, self.is_block_device, self.is_direct, policy);
+        self.with_persistence(persistence)
+    }
+
+    /// Overrides how writes become durable, to measure and test each way.
+    pub fn with_persistence(self, persistence: Persistence) -> Disk {
+        Disk { persistence, ..self }
     }
 }
 
@@ -163,19 +183,6 @@ fn direct_io_needs(file: &File) -> (usize, u32) {
         }
         _ => (BLOCK, block),
     }
-}
-
-/// The kernel's description of the disk. The disk of a file is that of its file system, if that is a single one.
-fn writes_through(file: &File, is_block_device: bool) -> bool {
-    let Ok(metadata) = file.metadata() else { return false };
-    let device = if is_block_device { metadata.rdev() } else { metadata.dev() };
-    let directory = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
-    // A partition has the queue of its disk.
-    let read_setting = |name: &str| {
-        let read = |queue: &str| std::fs::read_to_string(format!("{directory}/{queue}/{name}"));
-        read("queue").or_else(|_| read("../queue")).unwrap_or_default()
-    };
-    read_setting("write_cache").trim() == "write through" || read_setting("fua").trim() == "1"
 }
 
 /// The process that holds the lock, from the kernel's list of locks.

@@ -1,11 +1,13 @@
 //! A request for the kernel: its memory, and its remainder after a short read or write.
 
 use super::aligned::Aligned;
+use super::arena::{Arena, Lease};
 use bytes::{Buf, Bytes};
 use codec::Rope;
 use device::{BLOCK, DeviceError, Durability, Request};
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Shortest aligned piece that is written in place. Copying a shorter one is cheaper than describing it.
 const UNCOPIED_LEN_MIN: usize = 2 * BLOCK;
@@ -56,12 +58,13 @@ pub(super) enum Progress {
 }
 
 impl Transfer {
-    /// `alignment` is that of memory. The length of a piece is always a multiple of [`BLOCK`].
-    pub fn new(token: u64, request: Request, alignment: usize) -> Transfer {
+    /// `alignment` is that of memory. The length of a piece is always a multiple of [`BLOCK`]. Copies are made in the arena, if
+    /// there is one and it has room.
+    pub fn new(token: u64, request: Request, alignment: usize, arena: Option<&Arc<Arena>>) -> Transfer {
         let (offset, work) = match request {
             Request::Read { offset, len } => (offset, Work::Read { into: Aligned::with_capacity(len) }),
             Request::Write { offset, data, durability } => {
-                (offset, Work::Write { pieces: aligned_pieces(data, alignment), durability })
+                (offset, Work::Write { pieces: aligned_pieces(data, alignment, arena), durability })
             }
             Request::Flush => (0, Work::Flush),
             Request::Discard { offset, len } => (offset, Work::Discard { len }),
@@ -142,13 +145,13 @@ fn skip(pieces: &mut VecDeque<Bytes>, mut count: usize) {
 
 /// The same bytes in pieces of whole blocks at aligned addresses. Long aligned pieces are used in place; the bytes between
 /// them are copied into one buffer.
-fn aligned_pieces(data: Rope, alignment: usize) -> VecDeque<Bytes> {
+fn aligned_pieces(data: Rope, alignment: usize, arena: Option<&Arc<Arena>>) -> VecDeque<Bytes> {
     let sections = split(&data, alignment);
     let copied_len: usize = sections.iter().map(|section| if section.copied { section.len } else { 0 }).sum();
     if copied_len == 0 {
         return data.into_pieces().collect();
     }
-    let mut buffer = Aligned::with_capacity(copied_len);
+    let mut buffer = CopyBuffer::with_capacity(copied_len, arena);
     let mut pieces = VecDeque::with_capacity(sections.len());
     let mut at = 0;
     for section in &sections {
@@ -169,6 +172,35 @@ fn aligned_pieces(data: Rope, alignment: usize) -> VecDeque<Bytes> {
         at += section.len;
     }
     pieces
+}
+
+/// Aligned memory for the copied bytes of a write.
+enum CopyBuffer {
+    Registered(Lease),
+    Own(Aligned),
+}
+
+impl CopyBuffer {
+    fn with_capacity(capacity: usize, arena: Option<&Arc<Arena>>) -> CopyBuffer {
+        match arena.and_then(|arena| arena.lease(capacity)) {
+            Some(lease) => CopyBuffer::Registered(lease),
+            None => CopyBuffer::Own(Aligned::with_capacity(capacity)),
+        }
+    }
+
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        match self {
+            CopyBuffer::Registered(lease) => lease.extend_from_slice(bytes),
+            CopyBuffer::Own(buffer) => buffer.extend_from_slice(bytes),
+        }
+    }
+
+    fn freeze(self) -> Bytes {
+        match self {
+            CopyBuffer::Registered(lease) => Bytes::from_owner(lease),
+            CopyBuffer::Own(buffer) => buffer.freeze(),
+        }
+    }
 }
 
 /// Whole blocks of a write that are copied together, or are one piece in place.
@@ -224,7 +256,7 @@ mod tests {
         .into_iter()
         .collect();
         let whole = data.to_bytes();
-        let pieces = aligned_pieces(data, 512);
+        let pieces = aligned_pieces(data, 512, None);
         assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [2 * BLOCK, 4 * BLOCK, 2 * BLOCK]);
         assert_eq!(pieces[1].as_ptr(), large.as_ptr(), "the same bytes in the same place");
         assert!(pieces.iter().all(|piece| piece.as_ptr().addr().is_multiple_of(512)));
@@ -232,10 +264,26 @@ mod tests {
     }
 
     #[test]
+    fn copies_lie_in_the_arena_while_it_has_room() {
+        let arena = Arena::new();
+        let data = || Rope::from_iter([Bytes::from(vec![7; BLOCK - 100]), Bytes::from(vec![8; 100])]);
+        let whole = data().to_bytes();
+        let mut kept = Vec::new();
+        for n in 0..300 {
+            let pieces = aligned_pieces(data(), 512, Some(&arena));
+            assert_eq!(arena.contains(&pieces[0]), n < 256);
+            assert_eq!((pieces.len(), &pieces[0]), (1, &whole));
+            kept.push(pieces);
+        }
+        drop(kept);
+        assert!(arena.contains(&aligned_pieces(data(), 512, Some(&arena))[0]));
+    }
+
+    #[test]
     fn pieces_never_exceed_the_kernel_limit() {
         let data: Rope = (0..4000).map(|n| block_aligned(2 * BLOCK, n as u8)).collect();
         let whole = data.to_bytes();
-        let pieces = aligned_pieces(data, 512);
+        let pieces = aligned_pieces(data, 512, None);
         assert!(pieces.len() <= PIECES_MAX, "{}", pieces.len());
         assert_eq!(pieces.into_iter().collect::<Rope>().to_bytes(), whole);
     }
@@ -245,7 +293,7 @@ mod tests {
     fn transfer_resumes_after_short_results() {
         let data: Rope = [block_aligned(2 * BLOCK, 1), block_aligned(2 * BLOCK, 2)].into_iter().collect();
         let request = Request::Write { offset: 8192, data, durability: Durability::Later };
-        let mut write = Transfer::new(1, request, 512);
+        let mut write = Transfer::new(1, request, 512, None);
         // SAFETY: none of these is a successful read.
         unsafe {
             assert!(matches!(write.on_result(Err(Errno::INTR)), Progress::Again));
@@ -256,7 +304,7 @@ mod tests {
             assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [2 * BLOCK - 512]);
             assert!(matches!(write.on_result(Ok(2 * BLOCK - 512)), Progress::Ended(Ok(_))));
 
-            let mut read = Transfer::new(2, Request::Read { offset: 0, len: BLOCK }, 512);
+            let mut read = Transfer::new(2, Request::Read { offset: 0, len: BLOCK }, 512, None);
             let Progress::Ended(Err(fault)) = read.on_result(Ok(0)) else { panic!("the end of the file") };
             assert_eq!(DeviceError::from(fault), DeviceError::Io);
             let Progress::Ended(Err(fault)) = read.on_result(Err(Errno::NODEV)) else { panic!() };

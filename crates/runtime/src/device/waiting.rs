@@ -86,17 +86,22 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use super::super::flushes::Flushes;
+    use super::super::persistence::Persistence;
     use super::*;
+    use std::sync::Arc;
 
     fn waiting() -> Waiting {
-        let file = std::fs::File::open("/dev/null").expect("/dev/null exists").into();
-        let mut waiting = Waiting::new(Blocking { file, is_block_device: false, writes_through: false });
+        let file: Arc<_> = std::fs::File::open("/dev/null").expect("/dev/null exists").into();
+        let flushes = Arc::new(Flushes::of(file.clone()));
+        let persistence = Persistence::Flush;
+        let mut waiting = Waiting::new(Blocking { file, is_block_device: false, persistence, flushes });
         waiting.allow(true);
         waiting
     }
 
     fn flush() -> Transfer {
-        Transfer::new(1, device::Request::Flush, 1)
+        Transfer::new(1, device::Request::Flush, 1, None)
     }
 
     #[test]
@@ -124,7 +129,7 @@ mod tests {
         let mut waiting = waiting();
         assert!(waiting.wants(&flush()));
         let read = device::Request::Read { offset: 0, len: 4096 };
-        assert!(!waiting.wants(&Transfer::new(1, read, 1)));
+        assert!(!waiting.wants(&Transfer::new(1, read, 1, None)));
         waiting.allow(false);
         assert!(!waiting.wants(&flush()));
     }

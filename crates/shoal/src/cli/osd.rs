@@ -24,6 +24,7 @@ use command::restart::{self, Checked};
 use machine::CoreId;
 use osd::control::{Addrs, ControlConfig, VersionText};
 use osd::node::{Budgets, Core, CoreConfig, StoreContents, shards_of};
+use runtime::device::FlushPolicy;
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
@@ -53,7 +54,7 @@ reads them back. If that OSD is killed it comes back empty, and its PGs are repo
 pub struct Args {
     #[command(flatten)]
     daemon: boot::Args,
-    /// Number of reactor cores, as --set shoal_cores=N. A store on disk runs with at most the cores of its mkfs
+    /// Number of reactor cores, as --set shoal_cores=N. A store on disk that has fewer shards gets more of them
     #[arg(long)]
     cores: Option<u16>,
     /// Make the store on a blank device and exit. Does nothing if this OSD's store exists
@@ -164,6 +165,10 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn flush_policy(start: &OsdStartOptions) -> anyhow::Result<FlushPolicy> {
+    start.flush.parse().map_err(|why| anyhow::anyhow!("shoal_device_flush: {why}"))
+}
+
 /// The objects' medium, before the cores open their parts of it.
 enum Objects {
     /// One store for each core.
@@ -181,12 +186,11 @@ impl Objects {
         let wished = start.cores;
         let block = &start.block_path;
         if std::fs::symlink_metadata(block).is_ok() {
-            let device = Device::open(block)?;
+            let device = Device::open(block)?.with_flush_policy(flush_policy(start)?);
             device.must_be_of(&owner(boot, start))?;
+            device.log_flushes();
+            let device = device.grown(wished.into())?;
             let shards = device.shards() as u16;
-            if wished > shards {
-                tracing::warn!("the store has {shards} shard(s), so {shards} of {wished} cores are used");
-            }
             let discards = start.discard;
             let cores = wished.min(shards);
             let scan = StaleScan::new(cores.into());
@@ -233,6 +237,8 @@ impl Objects {
                 set("bluestore_bdev_size", device.disk.size().to_string());
                 let kind = if device.disk.is_block_device() { "block" } else { "file" };
                 set("bluestore_bdev_type", kind.into());
+                set("shoal_device_flush", device.disk.persistence().to_string());
+                set("shoal_device_write_cache", device.disk.write_cache().to_string());
             }
         }
     }

@@ -7,11 +7,11 @@ use super::stale_scan::StaleScan;
 use anyhow::{Context, bail, ensure};
 use block_store::format::{FormatOptions, Identity, Superblock};
 use block_store::mkfs::{Contents, probe};
-use block_store::{Damage, Figures, Options, Pool, Shard, attach};
+use block_store::{Damage, Failure, Figures, GrowError, Options, Pool, Shard, attach};
 use conf::private;
 use osd::node::StoreContents;
 use osd::node::stale::remove_stale;
-use runtime::device::{Disk, Queue, Wake};
+use runtime::device::{Disk, FlushPolicy, Persistence, Queue, Wake, WriteCache};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -185,6 +185,60 @@ impl Device {
         Ok(Device { pool, ..device })
     }
 
+    /// The device with a store of at least `shards` shards, or of as many as before where it has no room. Each shard is
+    /// opened once more, to find the zones that are free.
+    pub fn grown(self, shards: usize) -> anyhow::Result<Device> {
+        let before = self.shards();
+        if shards <= before {
+            return Ok(self);
+        }
+        let shown = self.disk.path().display().to_string();
+        let failed = || format!("{shown}: cannot add shards");
+        for number in 0..before {
+            let (queue, mut wait) = waited_for(&self.disk)?;
+            Shard::open(Box::new(queue), number, &self.pool, Options::default(), &mut wait)
+                .with_context(failed)?;
+        }
+        let (mut queue, mut wait) = waited_for(&self.disk)?;
+        match block_store::grow(&self.pool, shards, &mut queue, &mut wait) {
+            Ok(_) => tracing::info!("{shown}: the store had {before} shard(s) and has {shards} now"),
+            Err(why @ GrowError::NoRoom { .. }) => {
+                tracing::warn!("{shown}: {why}; {before} of {shards} cores are used");
+            }
+            Err(error) => return Err(error).with_context(failed),
+        }
+        let pool = attach(&mut queue, &mut wait).with_context(failed)?;
+        Ok(Device { disk: self.disk, pool })
+    }
+
+    /// Flushes by the operator's word instead of the kernel's.
+    pub fn with_flush_policy(self, policy: FlushPolicy) -> Device {
+        Device { disk: self.disk.with_flush_policy(policy), ..self }
+    }
+
+    /// Tells how writes become durable, and warns where nothing but the operator's word stands for it.
+    pub fn log_flushes(&self) {
+        let (path, cache) = (self.disk.path().display(), self.disk.write_cache());
+        match self.disk.persistence() {
+            Persistence::Flush => {
+                tracing::info!("{path}: its write cache is {cache}; writes are made durable by flushes")
+            }
+            Persistence::WriteThrough => {
+                tracing::info!("{path}: its write cache is {cache}; log records are written through it")
+            }
+            Persistence::Completion if cache == WriteCache::NonVolatile && self.disk.is_block_device() => {
+                tracing::info!(
+                    "{path}: its write cache is {cache}; a completed write is durable, without a flush"
+                )
+            }
+            Persistence::Completion => tracing::warn!(
+                "{path}: its write cache is {cache}, and shoal_device_flush = never: a power cut loses acknowledged \
+                 writes, unless the cache is protected{}",
+                if self.disk.is_block_device() { "" } else { " and the file system needs no flush" }
+            ),
+        }
+    }
+
     pub fn superblock(&self) -> &Superblock {
         self.pool.superblock()
     }
@@ -233,6 +287,8 @@ fn waited_for(disk: &Disk) -> io::Result<(Queue, impl FnMut() + use<>)> {
 pub struct DiskStore {
     shards: Shards<Shard>,
     queues: Vec<Queue>,
+    /// The host's time at the last poll.
+    now: Duration,
 }
 
 impl DiskStore {
@@ -282,7 +338,23 @@ impl DiskStore {
             }
         }
         let contents = StoreContents::of_shards(&shards);
-        Ok((DiskStore { shards, queues }, contents))
+        Ok((DiskStore { shards, queues, now: Duration::ZERO }, contents))
+    }
+
+    /// Hands in the host's time since a fixed moment, before a poll.
+    pub fn set_now(&mut self, now: Duration) {
+        self.now = now;
+        self.shards.iter_mut().for_each(|shard| shard.set_now(now));
+    }
+
+    /// Time at which the store must be polled, whether or not the disk has completions.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.shards.iter().filter_map(Shard::next_deadline).min()
+    }
+
+    /// Reason that a shard takes no further transactions.
+    pub fn failure(&self) -> Option<Failure> {
+        self.shards.iter().find_map(Shard::failure)
     }
 
     /// With several shards no poll waits, because another shard may have work.
@@ -320,10 +392,12 @@ impl DiskStore {
     /// Ends cleanly: the next start has nothing to replay. Completions of this time are dropped.
     pub fn end(mut self) -> anyhow::Result<()> {
         self.shards.iter_mut().for_each(Shard::stop);
-        let deadline = Instant::now() + END_PATIENCE;
+        let (began, now) = (Instant::now(), self.now);
+        let deadline = began + END_PATIENCE;
         let mut ignored = Vec::new();
         for (shard, queue) in self.shards.iter_mut().zip(&self.queues) {
             loop {
+                shard.set_now(now + began.elapsed());
                 shard.poll(&mut ignored);
                 if shard.is_stopped() {
                     break;

@@ -164,6 +164,7 @@ impl OsdRole {
     /// Hands completions to the machine until the store has no more for now.
     fn poll_store(&mut self, turn: &mut Turn<Mail>) {
         let mut completions = std::mem::take(&mut self.completions);
+        self.store().set_now(turn.now().since(Time::ZERO));
         for _ in 0..POLLS_MAX {
             self.store().poll(&mut completions);
             if completions.is_empty() {
@@ -177,6 +178,16 @@ impl OsdRole {
             self.carry_out(turn);
         }
         self.completions = completions;
+    }
+
+    /// A failed store is noticed also where no transaction meets it: other copies must serve.
+    fn stop_when_store_failed(&mut self) {
+        if let Some(why) = self.store().failure()
+            && !self.outcome.failed.swap(true, Ordering::AcqRel)
+        {
+            tracing::error!("stopping: the store failed: {why}");
+            self.mailboxes.iter().for_each(Mailbox::stop);
+        }
     }
 
     fn report_damage(&mut self, turn: &mut Turn<Mail>) {
@@ -243,11 +254,15 @@ impl Role for OsdRole {
     }
 
     fn on_deadline(&mut self, turn: &mut Turn<Mail>) {
-        self.step(Input::Deadline { wall: system::wall_clock() }, turn);
+        // The store's deadlines are met at the end of the turn.
+        if self.core.next_deadline().is_some_and(|at| at <= turn.now()) {
+            self.step(Input::Deadline { wall: system::wall_clock() }, turn);
+        }
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.core.next_deadline()
+        let of_store = self.store.as_ref().and_then(Store::next_deadline).map(|at| Time::ZERO + at);
+        Time::earliest(self.core.next_deadline(), of_store)
     }
 
     fn on_turn_end(&mut self, turn: &mut Turn<Mail>) {
@@ -255,6 +270,7 @@ impl Role for OsdRole {
         self.store().may_wait(may_wait);
         self.poll_store(turn);
         self.report_damage(turn);
+        self.stop_when_store_failed();
     }
 
     fn on_sent(&mut self, turn: &mut Turn<Mail>) {

@@ -1,9 +1,10 @@
 //! The store of one core: in memory, or on a disk.
 
 use super::disk::DiskStore;
-use block_store::Damage;
+use block_store::{Damage, Failure};
 use runtime::device::Wake;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use store::{
     Collection, Completion, Compressed, Compression, DeviceWork, MemoryStore, ObjectStore, Placed,
     ReadRequest, Transaction, Usage,
@@ -29,6 +30,29 @@ impl Store {
     pub fn set_cache_budget(&mut self, bytes: usize) {
         if let Store::Disk(disk) = self {
             disk.set_cache_budget(bytes);
+        }
+    }
+
+    /// Hands in the time since a fixed moment, before a poll. A store in memory has no use for it.
+    pub fn set_now(&mut self, now: Duration) {
+        if let Store::Disk(disk) = self {
+            disk.set_now(now);
+        }
+    }
+
+    /// Time at which the store must be polled.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match self {
+            Store::Memory(_) => None,
+            Store::Disk(disk) => disk.next_deadline(),
+        }
+    }
+
+    /// Reason that it takes no further transactions.
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Store::Memory(_) => None,
+            Store::Disk(disk) => disk.failure(),
         }
     }
 

@@ -5,7 +5,7 @@ use command::perf::{Counter, Reading};
 
 type Field = (&'static str, &'static str, fn(&Figures) -> Reading);
 
-const FIELDS: [Field; 19] = [
+const FIELDS: [Field; 23] = [
     ("transactions", "transactions carried out", |f| Reading::Total(f.transactions)),
     ("waited_for_log", "transactions that found no room in the log", |f| Reading::Total(f.waited_for_log)),
     ("waited_for_index", "transactions that found flushing and merging of the index behind", |f| {
@@ -17,6 +17,12 @@ const FIELDS: [Field; 19] = [
         Reading::Total(f.blocks_in_memory)
     }),
     ("blocks_read", "blocks of 4 KiB read by clients and of the disk", |f| Reading::Total(f.blocks_read)),
+    ("reads_repeated", "reads that the disk failed and that were repeated", |f| {
+        Reading::Total(f.reads_repeated)
+    }),
+    ("reads_recovered", "reads that succeeded after failures", |f| Reading::Total(f.reads_recovered)),
+    ("reads_lost", "reads that were given up, whose blocks count as lost", |f| Reading::Total(f.reads_lost)),
+    ("reads_waiting", "failed reads that wait for their repetition", |f| Reading::Level(f.reads_waiting)),
     ("discarded_bytes", "bytes of free space that the disk was told to forget", |f| {
         Reading::Total(f.discarded)
     }),
@@ -60,7 +66,7 @@ mod tests {
         let found: Vec<Counter> = counters(cores.iter()).collect();
         assert_eq!(found.len(), FIELDS.len());
         assert_eq!((found[0].name.as_ref(), found[0].value), ("transactions", Reading::Total(6)));
-        assert_eq!(found[10].value, Reading::Level(8192));
+        assert_eq!(found[14].value, Reading::Level(8192));
         assert_eq!(counters([].iter()).count(), 0);
     }
 }

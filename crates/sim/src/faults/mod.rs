@@ -53,6 +53,8 @@ pub enum Fault {
     FlipBit { node: NodeId },
     /// One block of the node's disk returns errors on read.
     FailReads { node: NodeId, fails_for: Duration },
+    /// Every read of the node's disk returns an error, as while a controller resets. Then all is there again.
+    ResetDisk { node: NodeId, lasts: Duration },
     /// The node's disk is nearly full, beyond the ratio at which an OSD refuses writes.
     FillDisk { node: NodeId, full_for: Duration },
     /// The node is isolated. Its traffic is delayed until the end, then all of it arrives.
@@ -105,6 +107,7 @@ impl Fault {
             | Fault::LoseDisk { .. }
             | Fault::FlipBit { .. }
             | Fault::FailReads { .. }
+            | Fault::ResetDisk { .. }
             | Fault::FillDisk { .. }
             | Fault::Join { .. }
             | Fault::Remove { .. }

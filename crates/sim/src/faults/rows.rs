@@ -364,6 +364,15 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "reset of OSD disk",
+        every: secs(40),
+        seeds_of_8: 5,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            Some(Fault::ResetDisk { node: disk(random, cast)?, lasts: up_to_ms(random, 8_000) })
+        },
+    },
+    Row {
         name: "OSD marked out or in",
         every: secs(12),
         seeds_of_8: 7,

@@ -2,7 +2,7 @@
 //!
 //! The disk completes requests in any order, some at each poll. A process crash loses the memory of the process. A power
 //! loss also loses, tears and reorders unflushed writes. Bits of object data flip, and blocks of it fail to read for a
-//! while. All sizes of the store are small and partly drawn from the seed, so that checkpoints, merges and the wrap of the
+//! while. A reset fails all reads for seconds, and nothing may be lost by it. All sizes of the store are small and partly drawn from the seed, so that checkpoints, merges and the wrap of the
 //! log happen within minutes.
 //!
 //! Reported damage must be at a place that was broken; all other reads must succeed. Before some starts one copy of the
@@ -13,7 +13,9 @@ use super::ballast::Ballast;
 use crate::check::history_key;
 use crate::node::Death;
 use block_store::check::{Depth, Finding};
-use block_store::{Damage, FormatOptions, Identity, Options, Shard, attach, format, index, read_superblock};
+use block_store::{
+    Damage, FormatOptions, Identity, Options, Patience, Shard, attach, format, index, read_superblock,
+};
 use bytes::Bytes;
 use device::BLOCK;
 use device::dice::Dice;
@@ -32,8 +34,8 @@ const BLOCK_BYTES: u64 = BLOCK as u64;
 const BATCHES_UNTIL_KEPT: u64 = 8;
 /// Starts before which a copy of the superblock or header rots.
 const ROT_BEFORE_START_PERCENT: u64 = 30;
-/// Maximum time from a failed read to its report.
-const REPORTED_WITHIN: Duration = Duration::from_secs(20);
+/// Maximum time from a failed read to its report: the store repeats it for ten seconds.
+const REPORTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Damage that the store reported.
 pub(super) struct Found {
@@ -72,6 +74,8 @@ pub(super) struct Disk {
     /// An unreadable block and the end of its failure. A new write heals it, as a drive remaps a bad sector. Reports may
     /// follow within [`REPORTED_WITHIN`].
     unreadable: Option<(u64, Time)>,
+    /// End of the reads' failures of a block or of all of them.
+    faults_until: Option<Time>,
     ballast: Ballast,
     /// True once anything was broken. From then on objects may have lost bytes.
     was_broken: bool,
@@ -89,6 +93,7 @@ impl Disk {
             recent_bytes_max: 32 << 10,
             discard_blocks: dice.chance(50).then_some(1),
             discard_patience: 4,
+            patience: Patience::default(),
             range_keys_min: one_of(&mut dice, &[1, 64]),
             compression: BTreeMap::new(),
             first_fit: dice.chance(50),
@@ -123,6 +128,7 @@ impl Disk {
             to_flip: None,
             rotten: BTreeMap::new(),
             unreadable: None,
+            faults_until: None,
             ballast: Ballast::default(),
             was_broken: false,
         }
@@ -147,6 +153,9 @@ impl Disk {
     }
 
     pub(super) fn open(&mut self) -> Result<(), String> {
+        if self.faults_until.take().is_some() {
+            self.device.heal();
+        }
         self.rot_before_start();
         let mut device = Box::new(self.device.clone());
         let pool = attach(&mut *device, &mut || ()).map_err(|error| error.to_string())?;
@@ -195,14 +204,16 @@ impl Disk {
     }
 
     pub(super) fn poll(&mut self, now: Time, out: &mut Vec<Completion>) -> Vec<Found> {
-        if self.unreadable.is_some_and(|(_, until)| until <= now) {
+        if self.faults_until.is_some_and(|until| until <= now) {
             self.device.heal();
+            self.faults_until = None;
         }
         if self.unreadable.is_some_and(|(_, until)| until + REPORTED_WITHIN <= now) {
             self.unreadable = None;
         }
         self.flip_when_old();
         let shard = self.shard.as_mut().expect("a node that is up has its store");
+        shard.set_now(now.since(Time::ZERO));
         self.is_busy = shard.poll(out);
         let ballast = &mut self.ballast;
         out.retain(|completion| {
@@ -304,7 +315,17 @@ impl Disk {
         self.device.heal();
         self.device.fail_reads_until_written(block * BLOCK_BYTES);
         (self.unreadable, self.was_broken) = (Some((block, until)), true);
+        self.faults_until = Some(until);
         true
+    }
+
+    /// Fails every read until then, which is sooner than the store loses its patience.
+    pub(super) fn reset(&mut self, until: Time) {
+        // A machine whose disk does not answer does not come up: a start ends the reset.
+        if self.shard.is_some() {
+            self.device.fail_reads(0..BYTES);
+            self.faults_until = Some(until);
+        }
     }
 
     /// Checks the consistency of the store's contents, apart from broken blocks.

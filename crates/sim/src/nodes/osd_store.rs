@@ -9,6 +9,7 @@ use machine::{CoreId, Random, Time};
 use osd::node::stale::{Scan, remove_stale};
 use osd::node::{StoreContents, StoreUsage, shards_of};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use store::memory::{Config, Delay, MemoryStore};
 use store::{
     Answer, Collection, Completion, Compressed, Compression, DeviceWork, ObjectStore, Placed, ReadError,
@@ -160,10 +161,17 @@ impl OsdStore {
         /// No request of the OSD has this tag.
         const TAG: u64 = u64::MAX;
         const POLLS_MAX: usize = 100_000;
+        const POLL_TIME: Duration = Duration::from_millis(1);
         self.set_stalled(false);
         self.shards().read(TAG, request);
         for _ in 0..POLLS_MAX {
             let mut completions = Vec::new();
+            // Time passes for reads that the disk fails.
+            for shard in self.shards().iter_mut() {
+                if let StoreShard::Disk { now, .. } = shard {
+                    *now = *now + POLL_TIME;
+                }
+            }
             self.shards().poll(&mut completions);
             let answers = completions.into_iter().find_map(|completion| match completion {
                 Completion::Read { tag: TAG, answers } => Some(answers),

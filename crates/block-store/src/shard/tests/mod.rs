@@ -11,6 +11,7 @@ mod dump;
 mod failures;
 mod figures;
 mod flips;
+mod growing;
 pub(crate) mod handles;
 mod layers;
 mod leases;
@@ -20,6 +21,7 @@ mod misses;
 mod model;
 mod moving;
 pub(super) mod operations;
+mod patience;
 mod placing;
 #[cfg(feature = "planted-bugs")]
 mod planted;
@@ -35,6 +37,7 @@ use crate::attach;
 use crate::format::{FormatOptions, Identity};
 use crate::index;
 use crate::mkfs::format;
+use crate::patience::Patience;
 use device::BlockDevice;
 use device::simulated::{Pace, Simulated};
 use std::collections::BTreeMap;
@@ -54,6 +57,7 @@ pub(crate) fn small() -> Options {
         discard_blocks: Some(1),
         discard_patience: 0,
         range_keys_min: 1,
+        patience: Patience::default(),
         first_fit: true,
         manifest_in_pieces: false,
         compression: BTreeMap::new(),
