@@ -17,6 +17,7 @@ use crate::shard::OpenError;
 use crate::space::lease_record;
 use bytes::Bytes;
 use codec::Rope;
+use device::encrypted::Encrypted;
 use device::{BLOCK, BlockDevice};
 use probe::END_BYTES;
 
@@ -29,7 +30,8 @@ const ZEROES_LEN: u64 = 1 << 20;
 /// interrupted can be told from a device with foreign data. The device's first and last MiB are zeroed: partition
 /// tables, their backups and RAID metadata lie there, which a kernel would find again. The logs are written through with
 /// zeroes, so that a file has blocks there and a write to the log changes no metadata of a file system. The first record of
-/// each log leases the shard's first zones, its reserve among them.
+/// each log leases the shard's first zones, its reserve among them. In an encrypted store, headers and records are ciphertext;
+/// zeroes are not.
 pub fn format(
     device: &mut dyn BlockDevice,
     options: &FormatOptions,
@@ -38,7 +40,8 @@ pub fn format(
     let size = device.size();
     let superblock = Superblock::plan(size, options)?;
     let mut blocking = Blocking { device, wait };
-    let note = UnfinishedFormat::encode(&superblock.label);
+    let label = superblock.label.clone();
+    let note = UnfinishedFormat { label, is_encrypted: options.encryption.is_some() }.encode();
     blocking.write(0, [&note[..], &note[..]].concat())?;
     blocking.flush()?;
     if options.discard {
@@ -46,14 +49,15 @@ pub fn format(
     }
     write_zeroes(&mut blocking, 2 * BLOCK as u64, END_BYTES)?;
     write_zeroes(&mut blocking, size - END_BYTES, size)?;
-    for (shard, place) in superblock.shards.iter().enumerate() {
+    for place in &superblock.shards {
         write_zeroes(&mut blocking, place.log.offset(), place.log.offset() + place.log.bytes())?;
-        let header = Header::first(superblock.identity.of_shard(shard));
-        let leases = first_record(&header, superblock.first_leases(shard));
-        blocking.write(place.log.offset(), leases)?;
-        for slot in [0, 1] {
-            blocking.write(place.header_slot(slot).offset(), header.encode())?;
+    }
+    match &options.encryption {
+        Some(keys) => {
+            let mut device = Encrypted::new(&mut *blocking.device, &keys.data_key);
+            write_starts(&mut Blocking { device: &mut device, wait: blocking.wait }, &superblock)?;
         }
+        None => write_starts(&mut blocking, &superblock)?,
     }
     blocking.flush()?;
     let block = superblock.encode()?;
@@ -62,6 +66,19 @@ pub fn format(
     }
     blocking.flush()?;
     Ok(superblock)
+}
+
+/// Writes the headers and the first record of each shard.
+fn write_starts(blocking: &mut Blocking<'_>, superblock: &Superblock) -> Result<(), OpenError> {
+    for (shard, place) in superblock.shards.iter().enumerate() {
+        let header = Header::first(superblock.identity.of_shard(shard));
+        let leases = first_record(&header, superblock.first_leases(shard));
+        blocking.write(place.log.offset(), leases)?;
+        for slot in [0, 1] {
+            blocking.write(place.header_slot(slot).offset(), header.encode())?;
+        }
+    }
+    Ok(())
 }
 
 /// The first record of a log: leases of these zones.

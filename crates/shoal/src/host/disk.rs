@@ -107,6 +107,7 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
         log_bytes: None,
         zone_bytes: None,
         discard: making.discard,
+        encryption: None,
     };
     disk.zero_tail().with_context(failed)?;
     block_store::format(&mut queue, &options, &mut wait).with_context(failed)?;
@@ -181,8 +182,7 @@ impl Device {
     /// The same device for an inspection of one shard after the other: no lease changes.
     pub fn for_inspection(path: &Path) -> anyhow::Result<Device> {
         let device = Device::open(path)?;
-        let pool = Pool::for_inspection(device.superblock().clone());
-        Ok(Device { pool, ..device })
+        Ok(Device { pool: device.pool.for_inspection(), ..device })
     }
 
     pub fn superblock(&self) -> &Superblock {
