@@ -63,6 +63,7 @@ impl Server {
                     log_bytes: None,
                     zone_bytes: None,
                     discard: false,
+                    encryption: None,
                 };
                 block_store::format(&mut ram, &options, &mut || ()).expect("a store fits");
                 let pool = block_store::attach(&mut ram, &mut || ()).expect("it was just made");

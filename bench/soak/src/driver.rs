@@ -63,6 +63,7 @@ impl Driver {
             log_bytes: None,
             zone_bytes: None,
             discard: false,
+            encryption: None,
         };
         let mut wait = || wait_for(&clock, &next_due);
         block_store::format(&mut handle, &options, &mut wait).expect("the device can be formatted");

@@ -37,7 +37,7 @@ impl From<DeviceError> for GrowError {
 }
 
 /// Adds shards until the store has `shards` of them. Every shard of the store has been opened with `pool` and dropped
-/// again, unused. The store is then attached again, with the superblock that this returns.
+/// again, unused. The store then needs a pool with the superblock that this returns ([`Pool::anew`]).
 ///
 /// # Panics
 /// If a shard has not been opened with the pool: its zones would count as free.
@@ -51,7 +51,7 @@ pub fn grow(
     let (superblock, leases) = plan(pool, shards)?;
     let mut blocking = Blocking { device, wait };
     for (shard, zones) in (before..shards).zip(&leases) {
-        write_shard(&mut blocking, &superblock, shard, zones)?;
+        write_shard(&mut blocking, pool.key(), &superblock, shard, zones)?;
     }
     blocking.flush()?;
     let block = superblock.encode()?;

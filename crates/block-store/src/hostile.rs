@@ -86,7 +86,7 @@ fn page(data: &[u8]) {
 fn packed(data: &[u8]) {
     let Some((blocks, data)) = data.split_first() else { return };
     let blocks = 2 + blocks % 15;
-    for algorithm in [CompressionAlgorithm::Lz4, CompressionAlgorithm::Zstd] {
+    for algorithm in CompressionAlgorithm::ALL {
         let out = unpack(algorithm, blocks, data);
         assert!(out.is_none_or(|out| out.len() == blocks as usize * BLOCK));
     }

@@ -45,7 +45,7 @@ mod space;
 mod staged;
 mod view;
 
-pub use attach::{attach, read_superblock};
+pub use attach::{attach, attach_with_key, read_superblock, rekey};
 pub(crate) use codec::varint;
 pub use format::{FormatOptions, Identity, Superblock};
 pub use grow::{GrowError, grow};

@@ -1,9 +1,10 @@
 //! Block devices: the contract between a store and a disk, and devices for tests.
 //!
 //! [`BlockDevice`] is the contract: requests go in with `submit`, completions come out of `poll`, in any order. It says
-//! what a flush makes durable and what a power cut may leave. Three kinds of device keep it:
+//! what a flush makes durable and what a power cut may leave. Four kinds of device keep it:
 //!
 //! - a file or block device, in the crate `runtime` (`runtime::device`): io_uring or threads;
+//! - [`encrypted::Encrypted`], AES-256-XTS on top of any other device;
 //! - [`simulated::Simulated`], a disk in memory that reorders, loses and tears whatever the contract allows, and fails
 //!   where a test says so;
 //! - [`faulty::Faulty`], bit rot on top of any other device.
@@ -15,6 +16,7 @@
 pub mod conformance;
 #[cfg(any(test, feature = "simulated"))]
 pub mod dice;
+pub mod encrypted;
 #[cfg(any(test, feature = "simulated"))]
 pub mod faulty;
 #[cfg(any(test, feature = "simulated"))]
@@ -44,6 +46,34 @@ pub trait BlockDevice {
     fn submit(&mut self, token: u64, request: Request);
     /// Appends the completions since the last call. Returns true while requests are in flight.
     fn poll(&mut self, out: &mut Vec<Done>) -> bool;
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for &mut D {
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn submit(&mut self, token: u64, request: Request) {
+        (**self).submit(token, request);
+    }
+
+    fn poll(&mut self, out: &mut Vec<Done>) -> bool {
+        (**self).poll(out)
+    }
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for Box<D> {
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn submit(&mut self, token: u64, request: Request) {
+        (**self).submit(token, request);
+    }
+
+    fn poll(&mut self, out: &mut Vec<Done>) -> bool {
+        (**self).poll(out)
+    }
 }
 
 #[derive(Clone, Debug)]

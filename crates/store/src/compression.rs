@@ -31,6 +31,31 @@ pub enum CompressionMode {
 pub enum CompressionAlgorithm {
     Lz4,
     Zstd,
+    Zlib,
+    Snappy,
+}
+
+impl CompressionAlgorithm {
+    pub const ALL: [CompressionAlgorithm; 4] = [
+        CompressionAlgorithm::Lz4,
+        CompressionAlgorithm::Zstd,
+        CompressionAlgorithm::Zlib,
+        CompressionAlgorithm::Snappy,
+    ];
+
+    /// Its name in options and pools, as Ceph's.
+    pub fn name(self) -> &'static str {
+        match self {
+            CompressionAlgorithm::Lz4 => "lz4",
+            CompressionAlgorithm::Zstd => "zstd",
+            CompressionAlgorithm::Zlib => "zlib",
+            CompressionAlgorithm::Snappy => "snappy",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<CompressionAlgorithm> {
+        CompressionAlgorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
 }
 
 /// `CEPH_OSD_ALLOC_HINT_FLAG_*` in [`crate::Change::AllocHint`].

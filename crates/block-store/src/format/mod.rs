@@ -9,9 +9,11 @@
 //!
 //! Drawn byte by byte in `docs/on-disk-format.md`.
 
+mod encryption;
 mod header;
 mod superblock;
 
+pub use encryption::{Encryption, KeyHolder, KeySecret, NewKeys, SecretLength};
 pub use header::{Header, ManifestPlace, Totals};
 pub(crate) use header::{MANIFEST_RUNS_MAX, has_header_magic};
 pub use superblock::{FormatOptions, Identity, ShardPlace, Superblock, SuperblockError};

@@ -1,5 +1,6 @@
 //! The superblock: the owner of a device, the headers and logs of its shards, and the areas that are divided into zones.
 
+use super::encryption::{Encryption, NewKeys};
 use super::{sealed_block, unsealed};
 use crate::space::{Run, ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZoneMap, first_zones, reserve_of};
 use crate::varint;
@@ -71,6 +72,8 @@ pub struct Superblock {
     pub shards: Vec<ShardPlace>,
     /// Ranges that are divided into zones, ascending. In a store of version 1, area *n* was the data of shard *n*.
     pub areas: Vec<Run>,
+    /// `None`: the store is not encrypted.
+    pub encryption: Option<Encryption>,
 }
 
 /// Options of a format.
@@ -87,6 +90,8 @@ pub struct FormatOptions {
     pub zone_bytes: Option<u64>,
     /// Discard the whole device first.
     pub discard: bool,
+    /// Encrypt the store with these keys.
+    pub encryption: Option<NewKeys>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -117,7 +122,8 @@ pub enum SuperblockError {
 impl Superblock {
     /// A layout with headers at both ends of the device, the logs behind the first ones, and one area.
     pub fn plan(device_bytes: u64, options: &FormatOptions) -> Result<Superblock, SuperblockError> {
-        let FormatOptions { identity, label, shards, log_bytes, zone_bytes, discard: _ } = options;
+        let FormatOptions { identity, label, shards, log_bytes, zone_bytes, discard: _, encryption } =
+            options;
         let device_blocks = device_bytes / BLOCK as u64;
         let too_small = SuperblockError::TooSmall { shards: *shards, device: device_bytes };
         if *shards == 0 || *shards > SHARDS_MAX {
@@ -153,6 +159,9 @@ impl Superblock {
             zone_blocks,
             shards: places.collect(),
             areas: vec![area],
+            encryption: encryption
+                .as_ref()
+                .map(|keys| Encryption::new(identity, &keys.data_key, &keys.secret, keys.holder)),
         };
         if superblock.first_leases(*shards - 1).end > superblock.zone_map().count() {
             return Err(too_small);
@@ -207,6 +216,7 @@ impl Superblock {
             varint::put(&mut out, area.start);
             varint::put(&mut out, area.len);
         }
+        Encryption::put(self.encryption.as_ref(), &mut out);
         if out.len() > BLOCK - 4 {
             return Err(SuperblockError::TooLarge { shards: self.shards.len() });
         }
@@ -255,6 +265,7 @@ impl Superblock {
             zone_blocks: ZONE_BLOCKS_USUAL,
             shards: Vec::new(),
             areas: Vec::new(),
+            encryption: None,
         };
         let count = shards.min(SHARDS_MAX);
         if version == 1 {
@@ -299,6 +310,7 @@ impl Superblock {
         for _ in 0..areas {
             self.areas.push(Run { start: varint::take(r)?, len: varint::take(r)? });
         }
+        self.encryption = Encryption::take(r)?;
         Ok(())
     }
 
@@ -356,23 +368,35 @@ fn usual_zone_blocks(device_blocks: u64, share_blocks: u64) -> u64 {
 
 /// The note that a format is under way, in both blocks of the superblock.
 ///
-/// `b"SHOAL\0mk"`, version (4 bytes), length of the label (4 bytes), label; sealed as the superblock is.
-pub(crate) struct UnfinishedFormat;
+/// `b"SHOAL\0mk"`, version (4 bytes), length of the label (4 bytes), label, 1 if the store was to be encrypted; sealed as the
+/// superblock is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnfinishedFormat {
+    /// Of the store that was to be made.
+    pub label: String,
+    /// Headers and records of the format are ciphertext.
+    pub is_encrypted: bool,
+}
 
 impl UnfinishedFormat {
-    pub(crate) fn encode(label: &str) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = UNFINISHED_MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&(label.len() as u32).to_le_bytes());
-        out.extend_from_slice(label.as_bytes());
+        out.extend_from_slice(&(self.label.len() as u32).to_le_bytes());
+        out.extend_from_slice(self.label.as_bytes());
+        out.push(self.is_encrypted.into());
         sealed_block(out)
     }
 
-    /// The label of the store that was to be made; `None` when the block holds no such note.
-    pub(crate) fn label(block: &[u8]) -> Option<String> {
+    /// `None` when the block holds no such note.
+    pub(crate) fn decode(block: &[u8]) -> Option<UnfinishedFormat> {
         let mut r = Reader::new(unsealed(block)?);
         let is_note = r.take("magic", UNFINISHED_MAGIC.len()).ok()? == UNFINISHED_MAGIC;
-        (is_note && (1..=VERSION).contains(&r.u32().ok()?)).then(|| r.string().ok())?
+        if !is_note || !(1..=VERSION).contains(&r.u32().ok()?) {
+            return None;
+        }
+        // Padding, in a note of a program that did not encrypt.
+        Some(UnfinishedFormat { label: r.string().ok()?, is_encrypted: r.u8().ok()? != 0 })
     }
 }
 
@@ -393,6 +417,7 @@ mod tests {
             log_bytes: None,
             zone_bytes: None,
             discard: false,
+            encryption: None,
         }
     }
 
@@ -422,6 +447,7 @@ mod tests {
             zone_blocks: ZONE_BLOCKS_USUAL,
             shards: regions.iter().map(place).collect(),
             areas: regions.iter().map(area).collect(),
+            encryption: None,
         };
         superblock.encode_version_1()
     }
@@ -452,10 +478,13 @@ mod tests {
 
     #[test]
     fn unfinished_format_is_no_store_and_names_its_label() {
-        let note = UnfinishedFormat::encode("osd.3 of somewhere");
-        assert_eq!(UnfinishedFormat::label(&note), Some("osd.3 of somewhere".into()));
-        assert_eq!(choose(&[&note, &note], 1 << 30), Err(SuperblockError::NotAStore));
-        assert_eq!(UnfinishedFormat::label(&planned(1 << 30, 1).encode().unwrap()), None);
+        for is_encrypted in [false, true] {
+            let unfinished = UnfinishedFormat { label: "osd.3 of somewhere".into(), is_encrypted };
+            let note = unfinished.encode();
+            assert_eq!(UnfinishedFormat::decode(&note), Some(unfinished));
+            assert_eq!(choose(&[&note, &note], 1 << 30), Err(SuperblockError::NotAStore));
+        }
+        assert_eq!(UnfinishedFormat::decode(&planned(1 << 30, 1).encode().unwrap()), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::shard::OpenError;
 use crate::space::{ZoneId, lease_record};
 use bytes::Bytes;
 use codec::Rope;
+use device::encrypted::{DataKey, Encrypted};
 use device::{BLOCK, BlockDevice};
 use probe::END_BYTES;
 
@@ -29,7 +30,8 @@ const ZEROES_LEN: u64 = 1 << 20;
 /// interrupted can be told from a device with foreign data. The device's first and last MiB are zeroed: partition
 /// tables, their backups and RAID metadata lie there, which a kernel would find again. The logs are written through with
 /// zeroes, so that a file has blocks there and a write to the log changes no metadata of a file system. The first record of
-/// each log leases the shard's first zones, its reserve among them.
+/// each log leases the shard's first zones, its reserve among them. In an encrypted store, headers and records are ciphertext;
+/// zeroes are not.
 pub fn format(
     device: &mut dyn BlockDevice,
     options: &FormatOptions,
@@ -38,7 +40,8 @@ pub fn format(
     let size = device.size();
     let superblock = Superblock::plan(size, options)?;
     let mut blocking = Blocking { device, wait };
-    let note = UnfinishedFormat::encode(&superblock.label);
+    let label = superblock.label.clone();
+    let note = UnfinishedFormat { label, is_encrypted: options.encryption.is_some() }.encode();
     blocking.write(0, [&note[..], &note[..]].concat())?;
     blocking.flush()?;
     if options.discard {
@@ -46,9 +49,10 @@ pub fn format(
     }
     write_zeroes(&mut blocking, 2 * BLOCK as u64, END_BYTES)?;
     write_zeroes(&mut blocking, size - END_BYTES, size)?;
+    let key = options.encryption.as_ref().map(|keys| &keys.data_key);
     for shard in 0..superblock.shards.len() {
         let zones: Vec<ZoneId> = superblock.first_leases(shard).collect();
-        write_shard(&mut blocking, &superblock, shard, &zones)?;
+        write_shard(&mut blocking, key, &superblock, shard, &zones)?;
     }
     blocking.flush()?;
     let block = superblock.encode()?;
@@ -59,15 +63,34 @@ pub fn format(
     Ok(superblock)
 }
 
-/// Writes the log and the headers of a new shard that leases these zones. They are durable after a flush.
+/// Writes the log and the headers of a new shard that leases these zones. They are durable after a flush. With a key, headers
+/// and the record are ciphertext.
 pub(crate) fn write_shard(
+    blocking: &mut Blocking<'_>,
+    key: Option<&DataKey>,
+    superblock: &Superblock,
+    shard: usize,
+    zones: &[ZoneId],
+) -> Result<(), OpenError> {
+    let log = superblock.shards[shard].log;
+    write_zeroes(blocking, log.offset(), log.offset() + log.bytes())?;
+    match key {
+        Some(key) => {
+            let mut device = Encrypted::new(&mut *blocking.device, key);
+            write_start(&mut Blocking { device: &mut device, wait: blocking.wait }, superblock, shard, zones)
+        }
+        None => write_start(blocking, superblock, shard, zones),
+    }
+}
+
+/// Writes the first record and the headers of a shard.
+fn write_start(
     blocking: &mut Blocking<'_>,
     superblock: &Superblock,
     shard: usize,
     zones: &[ZoneId],
 ) -> Result<(), OpenError> {
     let place = &superblock.shards[shard];
-    write_zeroes(blocking, place.log.offset(), place.log.offset() + place.log.bytes())?;
     let header = Header::first(superblock.identity.of_shard(shard));
     blocking.write(place.log.offset(), first_record(&header, zones))?;
     for slot in [0, 1] {

@@ -91,13 +91,13 @@ pub fn probe(device: &mut dyn BlockDevice, tail: &[u8], wait: &mut dyn FnMut()) 
     findings
         .extend(signatures.iter().map(|found| Finding::Signature { name: found.name, offset: found.offset }));
     if findings.is_empty() {
-        let data = probe.first_data(unfinished.is_some());
+        let data = probe.first_data(unfinished.as_ref());
         findings.extend(data.map(|offset| Finding::Data { offset }));
     }
     findings.extend(probe.unreadable());
     match (findings.is_empty(), unfinished) {
         (true, None) => Contents::Blank,
-        (true, Some(label)) => Contents::Unfinished { label },
+        (true, Some(UnfinishedFormat { label, .. })) => Contents::Unfinished { label },
         (false, _) => Contents::Foreign(findings),
     }
 }
@@ -176,18 +176,18 @@ impl<'a> Probe<'a> {
         Some(Superblock::choose(&copies, self.size))
     }
 
-    fn unfinished(&mut self) -> Option<String> {
-        [0, BLOCK_BYTES].into_iter().find_map(|offset| UnfinishedFormat::label(&self.read(offset, BLOCK)?))
+    fn unfinished(&mut self) -> Option<UnfinishedFormat> {
+        [0, BLOCK_BYTES].into_iter().find_map(|offset| UnfinishedFormat::decode(&self.read(offset, BLOCK)?))
     }
 
-    /// Offset of the first byte that is not zero, in the blocks at both ends. `is_unfinished`: blocks that an interrupted
-    /// format writes do not count.
-    fn first_data(&self, is_unfinished: bool) -> Option<u64> {
+    /// Offset of the first byte that is not zero, in the blocks at both ends. Blocks that an interrupted format writes do not
+    /// count.
+    fn first_data(&self, unfinished: Option<&UnfinishedFormat>) -> Option<u64> {
         let is_end = |offset: u64| offset < END_BYTES || offset >= self.size.saturating_sub(END_BYTES);
         let read = self.blocks.iter().filter(|(number, _)| is_end(**number * BLOCK_BYTES));
         read.filter_map(|(number, block)| {
             let block = block.as_ref()?;
-            if is_unfinished && self.is_of_format(*number, block) {
+            if unfinished.is_some_and(|format| self.is_of_format(*number, block, format.is_encrypted)) {
                 return None;
             }
             let within = block.iter().position(|byte| *byte != 0)?;
@@ -203,8 +203,8 @@ impl<'a> Probe<'a> {
     }
 
     /// True for a block that an interrupted format may have written, whole or torn: a note or superblock, a header, or a log
-    /// record.
-    fn is_of_format(&self, number: u64, block: &[u8]) -> bool {
+    /// record. Encrypted headers and records are any bytes.
+    fn is_of_format(&self, number: u64, block: &[u8], is_encrypted: bool) -> bool {
         let last = (self.size / BLOCK_BYTES).saturating_sub(1);
         match number {
             0 | 1 => has_superblock_magic(block),
@@ -212,9 +212,9 @@ impl<'a> Probe<'a> {
             // A torn header may have its checksum, in the last bytes, and nothing else.
             number if number < HEADERS_END || number + HEADERS_END > last => {
                 let is_torn = block[..BLOCK - 4].iter().all(|byte| *byte == 0);
-                has_header_magic(block) || has_record_magic(block) || is_torn
+                has_header_magic(block) || has_record_magic(block) || is_torn || is_encrypted
             }
-            number => number < LOGS_START && has_record_magic(block),
+            number => number < LOGS_START && (has_record_magic(block) || is_encrypted),
         }
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::format::{Identity, SuperblockError};
 use crate::read_superblock;
+use crate::shard::tests::new_keys;
 use device::simulated::{Pace, Simulated};
 use device::{Durability, Request};
 
@@ -14,6 +15,7 @@ fn options(label: &str) -> FormatOptions {
         log_bytes: Some(1 << 20),
         zone_bytes: Some(256 << 10),
         discard: false,
+        encryption: None,
     }
 }
 
@@ -215,11 +217,12 @@ fn format_leaves_no_signature_but_its_own() {
 fn interrupted_format_names_its_label() {
     let mut dice = device::dice::Dice::new(5);
     let mut unfinished = 0;
-    for requests in 0..40 {
+    for (requests, encryption) in (0..40).flat_map(|n| [(n, None), (n, Some(new_keys()))]) {
         let device = blank(SIZE);
         let mut left = requests;
         let mut interrupted = Interrupted { device: device.clone(), left: &mut left };
-        let done = format(&mut interrupted, &options("osd.1"), &mut || ()).is_ok();
+        let options = FormatOptions { encryption, ..options("osd.1") };
+        let done = format(&mut interrupted, &options, &mut || ()).is_ok();
         match contents(&device.power_cut(&mut dice)) {
             Contents::Blank => assert!(requests <= 2, "after {requests} requests"),
             Contents::Unfinished { label } => unfinished += usize::from(label == "osd.1"),
@@ -228,7 +231,7 @@ fn interrupted_format_names_its_label() {
             Contents::Foreign(findings) => assert!(requests <= 2, "after {requests} requests: {findings:?}"),
         }
     }
-    assert!(unfinished > 5, "{unfinished}");
+    assert!(unfinished > 10, "{unfinished}");
 }
 
 /// The state that an interrupted format leaves on a blank device.

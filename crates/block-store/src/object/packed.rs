@@ -12,10 +12,14 @@ use store::{Compressed, CompressionAlgorithm};
 
 const LZ4: u8 = 1;
 const ZSTD: u8 = 2;
+const ZLIB: u8 = 3;
+const SNAPPY: u8 = 4;
 const ALGORITHM: u8 = 0x0f;
 const SHARED: u8 = 0x10;
 /// The default of Ceph's `compressor_zstd_level`.
 const ZSTD_LEVEL: i32 = 1;
+/// The default of Ceph's `compressor_zlib_level`.
+const ZLIB_LEVEL: u32 = 5;
 const POOL_VERSION: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ impl Packed {
         let algorithm = match self.algorithm {
             CompressionAlgorithm::Lz4 => LZ4,
             CompressionAlgorithm::Zstd => ZSTD,
+            CompressionAlgorithm::Zlib => ZLIB,
+            CompressionAlgorithm::Snappy => SNAPPY,
         };
         out.push(algorithm | if self.shared { SHARED } else { 0 });
         out.push(self.blocks);
@@ -58,8 +64,10 @@ impl Packed {
         let algorithm = match kind & ALGORITHM {
             LZ4 => CompressionAlgorithm::Lz4,
             ZSTD => CompressionAlgorithm::Zstd,
+            ZLIB => CompressionAlgorithm::Zlib,
+            SNAPPY => CompressionAlgorithm::Snappy,
             compat => {
-                return Err(DecodeError::Incompatible { what: "compression", compat, supported: ZSTD });
+                return Err(DecodeError::Incompatible { what: "compression", compat, supported: SNAPPY });
             }
         };
         let (blocks, len) = (r.u8()?, varint::take(r)?);
@@ -109,6 +117,21 @@ pub fn pack(algorithm: CompressionAlgorithm, ratio: f64, data: &[u8]) -> Option<
             out.truncate(len);
             Some(out)
         }
+        CompressionAlgorithm::Zlib => {
+            let mut out = vec![0; room];
+            // Without zlib's header and checksum: the block's checksum covers it.
+            let mut stream = flate2::Compress::new(flate2::Compression::new(ZLIB_LEVEL), false);
+            let status = stream.compress(data, &mut out, flate2::FlushCompress::Finish).ok()?;
+            out.truncate(stream.total_out() as usize);
+            // Otherwise the room is too small.
+            (status == flate2::Status::StreamEnd).then_some(out)
+        }
+        CompressionAlgorithm::Snappy => {
+            let mut out = vec![0; snap::raw::max_compress_len(data.len())];
+            let len = snap::raw::Encoder::new().compress(data, &mut out).ok()?;
+            out.truncate(len);
+            (len <= room).then_some(out)
+        }
     }
 }
 
@@ -118,6 +141,14 @@ pub fn unpack(algorithm: CompressionAlgorithm, blocks: u8, data: &[u8]) -> Optio
     let len = match algorithm {
         CompressionAlgorithm::Lz4 => lz4_flex::block::decompress_into(data, &mut out).ok()?,
         CompressionAlgorithm::Zstd => zstd::bulk::decompress_to_buffer(data, &mut out).ok()?,
+        CompressionAlgorithm::Zlib => {
+            let mut stream = flate2::Decompress::new(false);
+            let status = stream.decompress(data, &mut out, flate2::FlushDecompress::Finish).ok()?;
+            let is_whole = status == flate2::Status::StreamEnd && stream.total_in() == data.len() as u64;
+            is_whole.then_some(stream.total_out() as usize)?
+        }
+        // Fails if the bytes' own length exceeds the room.
+        CompressionAlgorithm::Snappy => snap::raw::Decoder::new().decompress(data, &mut out).ok()?,
     };
     (len == out.len()).then(|| out.into())
 }
@@ -153,7 +184,6 @@ pub fn decode_pool(bytes: &[u8]) -> Result<Compressed, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use CompressionAlgorithm::{Lz4, Zstd};
     use proptest::prelude::*;
 
     #[test]
@@ -162,8 +192,8 @@ mod tests {
         let mut dice = device::dice::Dice::new(1);
         let noise: Vec<u8> = (0..4 * BLOCK).map(|_| dice.roll() as u8).collect();
         let half = [&noise[..2 * BLOCK], &zeroes[..2 * BLOCK]].concat();
-        for algorithm in [Lz4, Zstd] {
-            assert!(pack(algorithm, 0.875, &zeroes).unwrap().len() < 200);
+        for algorithm in CompressionAlgorithm::ALL {
+            assert!(pack(algorithm, 0.875, &zeroes).unwrap().len() < 1000);
             assert_eq!(pack(algorithm, 0.875, &zeroes[..BLOCK]), None);
             assert_eq!(pack(algorithm, 1.0, &noise), None);
             assert!(pack(algorithm, 0.6, &half).is_some());
@@ -173,8 +203,40 @@ mod tests {
     }
 
     #[test]
+    fn algorithm_is_kept_and_unknown_ones_are_refused() {
+        for (number, algorithm) in [(1, "lz4"), (2, "zstd"), (3, "zlib"), (4, "snappy")] {
+            let algorithm = CompressionAlgorithm::of_name(algorithm).unwrap();
+            let packed = Packed {
+                blocks: 4,
+                algorithm,
+                len: 5000,
+                shared: false,
+                units: smallvec::smallvec![(7, 1), (8, 2)],
+            };
+            let mut bytes = Vec::new();
+            packed.encode(&mut bytes);
+            assert_eq!(bytes[0], number);
+            assert_eq!(Packed::decode(&mut Reader::new(&bytes), 16), Ok(packed));
+            for unknown in [0, 5, 15] {
+                bytes[0] = unknown;
+                let refused = Packed::decode(&mut Reader::new(&bytes), 16);
+                assert!(matches!(refused, Err(DecodeError::Incompatible { .. })), "{unknown}");
+            }
+        }
+    }
+
+    #[test]
+    fn unpacking_never_exceeds_its_blocks() {
+        // 16 blocks of zeroes in a few bytes, for a run that says 2 blocks.
+        for algorithm in CompressionAlgorithm::ALL {
+            let bomb = pack(algorithm, 1.0, &[0; 16 * BLOCK]).unwrap();
+            assert_eq!(unpack(algorithm, 2, &bomb), None, "{algorithm:?}");
+        }
+    }
+
+    #[test]
     fn malformed_packed_bytes_are_refused() {
-        for algorithm in [Lz4, Zstd] {
+        for algorithm in CompressionAlgorithm::ALL {
             let packed = pack(algorithm, 1.0, &vec![7; 4 * BLOCK]).unwrap();
             assert_eq!(unpack(algorithm, 4, &packed).unwrap()[..], vec![7; 4 * BLOCK]);
             for blocks in [2, 3, 5, 16] {
@@ -186,8 +248,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out(seed in any::<u64>(), blocks in 2u8..=16, alphabet in 1u64..200, is_lz4 in any::<bool>()) {
-            let algorithm = if is_lz4 { Lz4 } else { Zstd };
+        fn what_is_packed_comes_out(seed in any::<u64>(), blocks in 2u8..=16, alphabet in 1u64..200, algorithm in 0usize..4) {
+            let algorithm = CompressionAlgorithm::ALL[algorithm];
             let mut dice = device::dice::Dice::new(seed);
             let data: Vec<u8> = (0..blocks as usize * BLOCK).map(|_| dice.below(alphabet) as u8).collect();
             if let Some(packed) = pack(algorithm, 0.875, &data) {
@@ -197,8 +259,8 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_refused_or_unpacked(data in prop::collection::vec(any::<u8>(), 0..400), at in 0usize..400, blocks in 2u8..=16, is_lz4 in any::<bool>()) {
-            let algorithm = if is_lz4 { Lz4 } else { Zstd };
+        fn anything_is_refused_or_unpacked(data in prop::collection::vec(any::<u8>(), 0..400), at in 0usize..400, blocks in 2u8..=16, algorithm in 0usize..4) {
+            let algorithm = CompressionAlgorithm::ALL[algorithm];
             let _ = unpack(algorithm, blocks, &data);
             // Almost valid.
             let mut packed = pack(algorithm, 1.0, &vec![9; blocks as usize * BLOCK]).unwrap();

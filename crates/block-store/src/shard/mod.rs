@@ -431,4 +431,4 @@ impl ObjectStore for Shard {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

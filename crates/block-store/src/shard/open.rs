@@ -13,7 +13,7 @@ use super::{Options, Shard};
 use crate::blocking::Blocking;
 use crate::checksum::crc32c;
 use crate::clean::Clean;
-use crate::format::{Header, ManifestPlace, ShardPlace, SuperblockError};
+use crate::format::{Header, KeyHolder, ManifestPlace, ShardPlace, SuperblockError};
 use crate::index::{Bad, Get, Holes, Index, Limit, LogMark, Scan, Ticket};
 use crate::io::{Io, IoCompletion, Owner};
 use crate::log::{Entries, Entry, Mark, PatchError, Record, Replay, ReplayError, patched};
@@ -60,6 +60,16 @@ pub enum OpenError {
     Log(ReplayError),
     #[error("the log's change of key {key:02x?} does not apply: {why}")]
     Patch { key: Vec<u8>, why: PatchError },
+    #[error("the store is encrypted, and its key is {0}: give that key")]
+    KeyMissing(KeyHolder),
+    /// The superblock is whole, and the integrity check of its wrapped key fails.
+    #[error(
+        "this key does not open the store, whose superblock is whole: it is the key of another store, or an older one. The \
+         key is {0}: give that key"
+    )]
+    KeyWrong(KeyHolder),
+    #[error("the store is not encrypted: it has no key")]
+    NotEncrypted,
     #[error("the device: {0}")]
     Device(#[from] DeviceError),
 }
@@ -96,12 +106,13 @@ struct Recovery<'a> {
 impl Shard {
     /// Opens one shard of an attached store on `device`, which is a handle of its own, and reports its leases to the pool.
     pub fn open(
-        mut device: Box<dyn BlockDevice>,
+        device: Box<dyn BlockDevice>,
         shard: usize,
         pool: &Arc<Pool>,
         options: Options,
         wait: &mut dyn FnMut(),
     ) -> Result<Shard, OpenError> {
+        let mut device = pool.decrypting(device);
         let superblock = pool.superblock();
         let place = *superblock.shards.get(shard).ok_or(OpenError::NoSuchShard(superblock.shards.len()))?;
         let shard_identity = superblock.identity.of_shard(shard);

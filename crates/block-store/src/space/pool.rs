@@ -7,6 +7,8 @@
 use super::Run;
 use super::zone_map::{ZoneId, ZoneMap};
 use crate::format::Superblock;
+use device::BlockDevice;
+use device::encrypted::{DataKey, Encrypted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +27,8 @@ pub struct LeaseConflict {
 /// Zones of an open store, by owner.
 pub struct Pool {
     superblock: Superblock,
+    /// Of an encrypted store.
+    key: Option<DataKey>,
     map: Arc<ZoneMap>,
     leases: Mutex<Leases>,
     /// Copies of figures behind the lock, for readers of statistics.
@@ -46,17 +50,31 @@ struct Leases {
 }
 
 impl Pool {
-    /// The pool of a store that is opened for use.
+    /// The pool of a store that is opened for use and not encrypted.
     pub fn new(superblock: Superblock) -> Arc<Pool> {
-        Pool::with(superblock, false)
+        Pool::with_key(superblock, None)
     }
 
-    /// A pool that compares leases and grants none.
-    pub fn for_inspection(superblock: Superblock) -> Arc<Pool> {
-        Pool::with(superblock, true)
+    pub(crate) fn with_key(superblock: Superblock, key: Option<DataKey>) -> Arc<Pool> {
+        Pool::with(superblock, key, false)
     }
 
-    fn with(superblock: Superblock, stays_shut: bool) -> Arc<Pool> {
+    /// The data key of an encrypted store.
+    pub(crate) fn key(&self) -> Option<&DataKey> {
+        self.key.as_ref()
+    }
+
+    /// A pool of the same store, with this superblock, to which no shard has reported leases.
+    pub fn anew(&self, superblock: Superblock) -> Arc<Pool> {
+        Pool::with(superblock, self.key.clone(), false)
+    }
+
+    /// A pool of the same store that compares leases and grants none.
+    pub fn for_inspection(&self) -> Arc<Pool> {
+        Pool::with(self.superblock.clone(), self.key.clone(), true)
+    }
+
+    fn with(superblock: Superblock, key: Option<DataKey>, stays_shut: bool) -> Arc<Pool> {
         let map = Arc::new(superblock.zone_map());
         let mut free: BTreeSet<ZoneId> = (0..map.count()).collect();
         // Headers and logs of shards may lie within areas: their zones are no shard's.
@@ -77,6 +95,7 @@ impl Pool {
         };
         Arc::new(Pool {
             superblock,
+            key,
             map,
             leases: Mutex::new(leases),
             free_blocks: AtomicU64::new(0),
@@ -86,6 +105,14 @@ impl Pool {
 
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// The device as its shards see it: through the cipher, if the store is encrypted.
+    pub fn decrypting(&self, device: Box<dyn BlockDevice>) -> Box<dyn BlockDevice> {
+        match &self.key {
+            Some(key) => Box::new(Encrypted::new(device, key)),
+            None => device,
+        }
     }
 
     pub(crate) fn map(&self) -> &Arc<ZoneMap> {
@@ -187,7 +214,15 @@ mod tests {
     fn pool(shards: usize) -> Arc<Pool> {
         let identity = Identity([1; 16]);
         let (label, log_bytes, zone_bytes) = ("test".into(), Some(256 << 10), Some(256 << 10));
-        let options = FormatOptions { identity, label, shards, log_bytes, zone_bytes, discard: false };
+        let options = FormatOptions {
+            identity,
+            label,
+            shards,
+            log_bytes,
+            zone_bytes,
+            discard: false,
+            encryption: None,
+        };
         Pool::new(Superblock::plan(16 << 20, &options).unwrap())
     }
 
@@ -221,7 +256,7 @@ mod tests {
 
     #[test]
     fn inspected_store_grants_nothing() {
-        let pool = Pool::for_inspection(pool(1).superblock().clone());
+        let pool = pool(1).for_inspection();
         pool.report(0, 0..1).unwrap();
         assert_eq!(pool.take(0, 1), []);
     }

@@ -27,10 +27,8 @@ fn of_pool(pool: &PoolOptions, own: &ControlOptions) -> Result<Option<Compressio
         _ => return Ok(None),
     };
     let algorithm = match &text(PoolOption::COMPRESSION_ALGORITHM, &own.compression_algorithm)[..] {
-        "lz4" => CompressionAlgorithm::Lz4,
-        "zstd" => CompressionAlgorithm::Zstd,
         "none" => return Ok(None),
-        other => return Err(other.to_owned()),
+        name => CompressionAlgorithm::of_name(name).ok_or_else(|| name.to_owned())?,
     };
     let required_ratio = match pool.0.get(&PoolOption::COMPRESSION_REQUIRED_RATIO) {
         Some(PoolOptionValue::Real(ratio)) => *ratio,
@@ -66,8 +64,10 @@ impl Control {
             match of_pool(&pool.options, &self.options) {
                 Ok(how) => wished.extend(how.map(|how| (*id, how))),
                 Err(algorithm) if self.compression.missed.insert((*id, algorithm.clone())) => {
-                    let text =
-                        format!("pool {id} is not compressed: there is no {algorithm}, but lz4 and zstd");
+                    let known = CompressionAlgorithm::ALL.map(CompressionAlgorithm::name).join(", ");
+                    let text = format!(
+                        "pool {id} is not compressed: there is no {algorithm}, but there are {known}"
+                    );
                     self.log(Level::Warn, text, fx);
                 }
                 Err(_) => {}
@@ -95,7 +95,7 @@ mod tests {
         let mut pool = PoolOptions::default();
         let expected = Compression {
             mode: CompressionMode::Aggressive,
-            algorithm: CompressionAlgorithm::Lz4,
+            algorithm: CompressionAlgorithm::Snappy,
             required_ratio: 0.875,
             bytes_min: 16384,
             bytes_max: 65536,
@@ -116,8 +116,12 @@ mod tests {
         assert_eq!(of_pool(&pool, &own), Ok(Some(expected)));
         pool.0.insert(PoolOption::COMPRESSION_MODE, text("none"));
         assert_eq!(of_pool(&pool, &own), Ok(None));
-        layers.set_override("bluestore_compression_algorithm", "zlib").unwrap();
-        let own = ControlOptions::read(&layers);
-        assert_eq!(of_pool(&PoolOptions::default(), &own), Err("zlib".into()));
+        pool.0.insert(PoolOption::COMPRESSION_MODE, text("force"));
+        for algorithm in CompressionAlgorithm::ALL {
+            pool.0.insert(PoolOption::COMPRESSION_ALGORITHM, text(algorithm.name()));
+            assert_eq!(of_pool(&pool, &own).map(|how| how.map(|how| how.algorithm)), Ok(Some(algorithm)));
+        }
+        pool.0.insert(PoolOption::COMPRESSION_ALGORITHM, text("brotli"));
+        assert_eq!(of_pool(&pool, &own), Err("brotli".into()));
     }
 }

@@ -67,6 +67,7 @@ pub fn format(disk: &Disk, method: Method, log_bytes: u64, identity: u8) {
         label: "test".into(),
         shards: 1,
         discard: false,
+        encryption: None,
         log_bytes: Some(log_bytes),
         zone_bytes: None,
     };

@@ -107,6 +107,7 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
         log_bytes: None,
         zone_bytes: None,
         discard: making.discard,
+        encryption: None,
     };
     disk.zero_tail().with_context(failed)?;
     block_store::format(&mut queue, &options, &mut wait).with_context(failed)?;
@@ -181,8 +182,7 @@ impl Device {
     /// The same device for an inspection of one shard after the other: no lease changes.
     pub fn for_inspection(path: &Path) -> anyhow::Result<Device> {
         let device = Device::open(path)?;
-        let pool = Pool::for_inspection(device.superblock().clone());
-        Ok(Device { pool, ..device })
+        Ok(Device { pool: device.pool.for_inspection(), ..device })
     }
 
     /// The device with a store of at least `shards` shards, or of as many as before where it has no room. Each shard is
@@ -200,15 +200,18 @@ impl Device {
                 .with_context(failed)?;
         }
         let (mut queue, mut wait) = waited_for(&self.disk)?;
-        match block_store::grow(&self.pool, shards, &mut queue, &mut wait) {
-            Ok(_) => tracing::info!("{shown}: the store had {before} shard(s) and has {shards} now"),
+        let superblock = match block_store::grow(&self.pool, shards, &mut queue, &mut wait) {
+            Ok(superblock) => {
+                tracing::info!("{shown}: the store had {before} shard(s) and has {shards} now");
+                superblock
+            }
             Err(why @ GrowError::NoRoom { .. }) => {
                 tracing::warn!("{shown}: {why}; {before} of {shards} cores are used");
+                self.superblock().clone()
             }
             Err(error) => return Err(error).with_context(failed),
-        }
-        let pool = attach(&mut queue, &mut wait).with_context(failed)?;
-        Ok(Device { disk: self.disk, pool })
+        };
+        Ok(Device { pool: self.pool.anew(superblock), ..self })
     }
 
     /// Flushes by the operator's word instead of the kernel's.

@@ -2,7 +2,8 @@
 //!
 //! The disk completes requests in any order, some at each poll. A process crash loses the memory of the process. A power
 //! loss also loses, tears and reorders unflushed writes. Bits of object data flip, and blocks of it fail to read for a
-//! while. A reset fails all reads for seconds, and nothing may be lost by it. All sizes of the store are small and partly drawn from the seed, so that checkpoints, merges and the wrap of the
+//! while. A reset fails all reads for seconds, and nothing may be lost by it. Half of the disks are encrypted. All sizes of
+//! the store are small and partly drawn from the seed, so that checkpoints, merges and the wrap of the
 //! log happen within minutes.
 //!
 //! Reported damage must be at a place that was broken; all other reads must succeed. Before some starts one copy of the
@@ -13,12 +14,14 @@ use super::ballast::Ballast;
 use crate::check::history_key;
 use crate::node::Death;
 use block_store::check::{Depth, Finding};
+use block_store::format::{KeyHolder, KeySecret, NewKeys};
 use block_store::{
-    Damage, FormatOptions, Identity, Options, Patience, Shard, attach, format, index, read_superblock,
+    Damage, FormatOptions, Identity, Options, Patience, Shard, attach_with_key, format, index, read_superblock,
 };
 use bytes::Bytes;
 use device::BLOCK;
 use device::dice::Dice;
+use device::encrypted::{DataKey, plaintext};
 use device::simulated::{Pace, Simulated};
 use machine::Time;
 use std::collections::BTreeMap;
@@ -52,11 +55,23 @@ impl Found {
     }
 }
 
+/// Keys of every second disk, from a stream of their own.
+fn new_keys(seed: u64) -> Option<NewKeys> {
+    let mut dice = Dice::new(seed ^ 0xc1);
+    let is_encrypted = dice.chance(50);
+    let data_key = DataKey::new(&std::array::from_fn(|_| dice.roll() as u8))?;
+    let secret: [u8; 32] = std::array::from_fn(|_| dice.roll() as u8);
+    let secret = KeySecret::new(&secret).expect("it is long enough");
+    is_encrypted.then_some(NewKeys { data_key, secret, holder: KeyHolder::File })
+}
+
 pub(super) struct Disk {
     device: Simulated,
     dice: Dice,
     /// For rot of superblocks and headers.
     start_dice: Dice,
+    /// Of an encrypted store.
+    keys: Option<NewKeys>,
     options: Options,
     cache_bytes: usize,
     /// While the process lives.
@@ -112,12 +127,16 @@ impl Disk {
         let identity = Identity([dice.roll() as u8; 16]);
         let label = "simulated".into();
         let (log_bytes, zone_bytes) = (Some(LOG_BYTES), Some(ZONE_BYTES));
-        let how = FormatOptions { identity, label, shards: 1, log_bytes, zone_bytes, discard: false };
+        let keys = new_keys(seed);
+        let encryption = keys.clone();
+        let how =
+            FormatOptions { identity, label, shards: 1, log_bytes, zone_bytes, discard: false, encryption };
         format(&mut device.clone(), &how, &mut || ()).expect("a store fits on this disk");
         device.set_pace(Pace::Shuffled { per_poll_max: 1 + dice.below(6) as usize });
         Disk {
             device,
             start_dice: Dice::new(seed ^ 0x5b),
+            keys,
             dice,
             options,
             cache_bytes,
@@ -140,11 +159,15 @@ impl Disk {
             return;
         }
         let Ok(superblock) = read_superblock(&mut self.device.clone(), &mut || ()) else { return };
-        let copies = match self.start_dice.chance(50) {
-            true => vec![0, 1, BYTES / BLOCK_BYTES - 1],
-            false => superblock.shards[0].headers.to_vec(),
+        let (copies, key) = match self.start_dice.chance(50) {
+            true => (vec![0, 1, BYTES / BLOCK_BYTES - 1], None),
+            false => (superblock.shards[0].headers.to_vec(), self.keys.as_ref().map(|keys| &keys.data_key)),
         };
-        let contents: Vec<Bytes> = copies.iter().map(|block| self.device.peek(block * BLOCK_BYTES)).collect();
+        let contents_of = |block: &u64| {
+            let (offset, stored) = (block * BLOCK_BYTES, self.device.peek(block * BLOCK_BYTES));
+            key.map_or(stored.clone(), |key| plaintext(key, offset, &stored).into())
+        };
+        let contents: Vec<Bytes> = copies.iter().map(contents_of).collect();
         let chosen = copies[self.start_dice.below(copies.len() as u64) as usize];
         let (at, bit) = (self.start_dice.below(BLOCK_BYTES) as usize, self.start_dice.below(8));
         if contents.iter().all(|copy| *copy == contents[0]) {
@@ -158,7 +181,8 @@ impl Disk {
         }
         self.rot_before_start();
         let mut device = Box::new(self.device.clone());
-        let pool = attach(&mut *device, &mut || ()).map_err(|error| error.to_string())?;
+        let secret = self.keys.as_ref().map(|keys| &keys.secret);
+        let pool = attach_with_key(&mut *device, secret, &mut || ()).map_err(|error| error.to_string())?;
         let shard = Shard::open(device, 0, &pool, self.options.clone(), &mut || ());
         let mut shard = shard.map_err(|error| error.to_string())?;
         let to_replay = shard.figures().log_used;

@@ -78,7 +78,7 @@ fn stored_blocks(shard: &Shard) -> u64 {
 
 #[test]
 fn compressed_object_takes_a_third_and_survives_reopening() {
-    for algorithm in [CompressionAlgorithm::Lz4, CompressionAlgorithm::Zstd] {
+    for algorithm in CompressionAlgorithm::ALL {
         let (disk, mut shard) = begun(small());
         shard.set_compression(BTreeMap::from([(1, how(CompressionMode::Force, algorithm))]));
         let data = text(1, 3 * PAGE + 10_000);
@@ -202,6 +202,32 @@ fn modes_and_hints_decide() {
             assert_eq!(compressed(&shard) != Compressed::default(), expected, "{mode:?}, hints {flags}");
         }
     }
+}
+
+#[test]
+fn data_keeps_its_algorithm_when_the_pool_changes() {
+    let (disk, mut shard) = begun(small());
+    let mut expected = Vec::new();
+    for (n, algorithm) in CompressionAlgorithm::ALL.into_iter().enumerate() {
+        shard.set_compression(BTreeMap::from([(1, how(CompressionMode::Force, algorithm))]));
+        let data = text(n as u64, PAGE);
+        write(&mut shard, n as u64 * PAGE, &data);
+        expected.extend(data);
+    }
+    shard.stop();
+    settle(&mut shard);
+    let mut shard = open(&disk, small());
+    assert_eq!(compressed(&shard).original, 4 * PAGE);
+    assert_eq!(read(&mut shard, 0, u64::MAX).unwrap(), expected);
+    // What is left of each page after an overwrite is unpacked by the algorithm that packed it.
+    shard.set_compression(BTreeMap::from([(1, how(CompressionMode::Force, CompressionAlgorithm::Lz4))]));
+    for n in 0..4 {
+        let (at, data) = (n * PAGE + 4096, text(9, 15 * 4096));
+        write(&mut shard, at, &data);
+        expected[at as usize..at as usize + data.len()].copy_from_slice(&data);
+    }
+    assert_eq!(read(&mut shard, 0, u64::MAX).unwrap(), expected);
+    is_sound(&mut shard);
 }
 
 #[test]

@@ -11,7 +11,7 @@
 use super::dump::{Dump, ask, list, log_of};
 use super::operations::{bytes, compression, home, object, other, pg, transaction};
 use super::rig::{Rig, same};
-use super::{open, small};
+use super::{formatted_with, open, small};
 use crate::check::Depth;
 use crate::shard::{Options, Shard};
 use device::dice::Dice;
@@ -179,8 +179,9 @@ fn merge(front: &mut MemoryStore) -> Option<Step> {
 
 /// The initial state of all sequences: `a` with three blocks, the last one partial, attributes and an omap; a clone of it;
 /// the PG meta object; and a second collection to split into.
-fn begun(options: &Options) -> Rig {
-    let mut rig = Rig::new(8 << 20, 256 << 10, Pace::AtOnce, 1, options.clone());
+fn begun(options: &Options, is_encrypted: bool) -> Rig {
+    let disk = formatted_with(8 << 20, 256 << 10, Pace::AtOnce, 1, is_encrypted);
+    let mut rig = Rig::on(disk, options.clone());
     let meta = ObjectId::pg_meta(pg(0));
     let log = (0..4).map(|i| (format!("000{i}").into(), vec![i; 100].into())).collect();
     let at_home = vec![
@@ -349,24 +350,29 @@ fn forced() -> BTreeMap<i64, Compression> {
 
 #[test]
 fn short_sequences_survive_every_power_cut() {
-    short_sequences("short sequences", options(), 0);
+    short_sequences("short sequences", options(), 0, false);
 }
 
 #[test]
 fn short_compressed_sequences_survive_every_power_cut() {
-    short_sequences("short sequences, compressed", Options { compression: forced(), ..options() }, 1);
+    short_sequences("short sequences, compressed", Options { compression: forced(), ..options() }, 1, false);
 }
 
-fn short_sequences(what: &str, options: Options, turn: usize) {
-    let begun = begun(&options);
+#[test]
+fn short_encrypted_sequences_survive_every_power_cut() {
+    short_sequences("short sequences, encrypted", options(), 2, true);
+}
+
+fn short_sequences(what: &str, options: Options, turn: usize, is_encrypted: bool) {
+    let begun = begun(&options, is_encrypted);
     let mut examiner = Examiner::new(options, 1);
     let count = OPERATIONS.len();
-    let sampled = |n: usize| is_full() || n % 206 == 103 * turn;
+    let sampled = |n: usize| is_full() || n % 206 == 68 * turn;
     for first in 0..count {
         examiner.sequence(&begun, &[first], true);
         for second in 0..count {
             let n = first * count + second;
-            if is_full() || n % 8 == 4 * turn {
+            if is_full() || n % 8 == 3 * turn {
                 examiner.sequence(&begun, &[first, second], n.is_multiple_of(2));
             }
             for third in (0..count).filter(|third| sampled(n * count + third)) {
@@ -387,10 +393,10 @@ fn random_sequences_survive_power_cuts() {
 }
 
 pub(super) fn random_sequences(seeds: std::ops::Range<u64>) {
-    // All data straight to its blocks, or as it comes.
+    // All data straight to its blocks; or as it comes, and encrypted.
     for (seed, inline_bytes_max) in [(2, 0), (3, options().inline_bytes_max)] {
         let options = Options { inline_bytes_max, compression: forced(), ..options() };
-        let begun = begun(&options);
+        let begun = begun(&options, seed == 3);
         let mut examiner = Examiner::new(options, seed);
         for seed in seeds.clone() {
             examiner.random(&begun, seed);

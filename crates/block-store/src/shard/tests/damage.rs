@@ -2,8 +2,7 @@
 
 use super::dump::{ask, list};
 use super::operations::{bytes, home, object, other, transaction};
-use super::{formatted, open, settle, small};
-use crate::attach;
+use super::{attached, formatted, formatted_with, open, settle, small};
 use crate::check::{Depth, Finding};
 use crate::index::{Get, Ticket};
 use crate::object::key;
@@ -38,7 +37,7 @@ pub(super) fn stop(mut shard: Shard) {
 
 fn rotten(disk: &Simulated, rot: &Rot) -> Result<Shard, crate::OpenError> {
     let device = Faulty::new(disk.clone(), rot.clone());
-    let pool = attach(&mut disk.clone(), &mut || ())?;
+    let pool = attached(&mut disk.clone())?;
     Shard::open(Box::new(device), 0, &pool, small(), &mut || ())
 }
 
@@ -158,7 +157,7 @@ fn corrupt_index_fails_reads_only() {
     let (mut right, mut refused, mut opened) = (0, 0, 0);
     for seed in 0..24 {
         let mut dice = Dice::new(seed);
-        let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, seed);
+        let disk = formatted_with(32 << 20, 512 << 10, Pace::AtOnce, seed, seed.is_multiple_of(2));
         let mut front = MemoryStore::new(store::memory::Config::with_total(1 << 40));
         let rot = Rot::default();
         let mut shard = rotten(&disk, &rot).unwrap();

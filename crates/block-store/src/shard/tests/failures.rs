@@ -3,8 +3,7 @@
 use super::dump::{Dump, ask, list};
 use super::operations::{bytes, home, object, other, transaction};
 use super::rig::{Rig, same};
-use super::{formatted, open, settle, small};
-use crate::attach;
+use super::{attached, formatted, formatted_with, open, settle, small};
 use crate::check::{Depth, Finding};
 use crate::reading::Damage;
 use crate::shard::{Failure, Shard};
@@ -228,7 +227,7 @@ pub(super) fn rot() {
     let (mut corrupt_reads, mut opened) = (0, 0);
     for seed in 0..10 {
         let mut dice = Dice::new(seed);
-        let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, seed);
+        let disk = formatted_with(32 << 20, 512 << 10, Pace::AtOnce, seed, seed.is_multiple_of(2));
         let mut front = MemoryStore::new(store::memory::Config::with_total(1 << 40));
         let mut shard = open(&disk, small());
         for _ in 0..150 {
@@ -252,7 +251,7 @@ pub(super) fn rot() {
         }
         rot.flip_random(area.offset(), end, 100, &mut dice);
         let rotten = Faulty::new(disk.clone(), rot.clone());
-        let pool = attach(&mut disk.clone(), &mut || ()).expect("the superblock is whole");
+        let pool = attached(&mut disk.clone()).expect("the superblock is whole");
         let Ok(mut shard) = Shard::open(Box::new(rotten), 0, &pool, small(), &mut || ()) else {
             continue; // What is read at opening is hit: refused, and nothing wrong was served.
         };

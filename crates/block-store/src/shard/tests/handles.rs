@@ -1,10 +1,10 @@
 //! Shards that share a disk: each gets the completions of its own requests.
 
-use super::ZONE_BYTES;
+use super::{ZONE_BYTES, attached, new_keys};
+use crate::Pool;
 use crate::format::{FormatOptions, Identity};
 use crate::mkfs::format;
 use crate::shard::{OpenError, Options, Shard};
-use crate::{Pool, attach};
 use device::simulated::{Pace, Simulated};
 use device::{BlockDevice, Done, Request};
 use std::cell::RefCell;
@@ -67,7 +67,7 @@ pub(crate) fn try_open_all(
     disk: &Simulated,
     options: &Options,
 ) -> Result<(Vec<Shard>, Arc<Pool>), OpenError> {
-    let pool = attach(&mut disk.clone(), &mut || ())?;
+    let pool = attached(&mut disk.clone())?;
     let count = pool.superblock().shards.len();
     let shards = handles(disk, count)
         .into_iter()
@@ -86,6 +86,7 @@ pub(crate) fn formatted_for(shards: usize, size: u64, log_bytes: u64, seed: u64)
         log_bytes: Some(log_bytes),
         zone_bytes: Some(ZONE_BYTES),
         discard: false,
+        encryption: seed.is_multiple_of(2).then(new_keys),
     };
     format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
     disk

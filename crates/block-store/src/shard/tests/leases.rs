@@ -218,6 +218,7 @@ fn disk_of_version_1(seed: u64) -> Simulated {
         zone_blocks: 1 << 14,
         shards: starts.map(place).to_vec(),
         areas: starts.map(area).to_vec(),
+        encryption: None,
     };
     let mut device = disk.clone();
     let mut blocking = Blocking { device: &mut device, wait: &mut || () };
@@ -308,7 +309,7 @@ fn zone_leased_twice_is_refused_by_name() {
 fn inspection_changes_no_lease() {
     let disk = formatted_for(2, 16 << 20, 256 << 10, 1);
     let superblock = crate::read_superblock(&mut disk.clone(), &mut || ()).unwrap();
-    let pool = Pool::for_inspection(superblock);
+    let pool = Pool::new(superblock).for_inspection();
     let writes = disk.counts().writes;
     for (number, handle) in handles(&disk, 2).into_iter().enumerate() {
         let mut shard = Shard::open(Box::new(handle), number, &pool, small(), &mut || ()).unwrap();

@@ -8,6 +8,7 @@ mod crash_search;
 mod damage;
 mod discards;
 mod dump;
+mod encrypting;
 mod failures;
 mod figures;
 mod flips;
@@ -33,14 +34,16 @@ mod short_of_room;
 mod stopping;
 
 use super::{OpenError, Options, Shard};
-use crate::attach;
-use crate::format::{FormatOptions, Identity};
+use crate::format::{FormatOptions, Identity, KeyHolder, KeySecret, NewKeys};
 use crate::index;
 use crate::mkfs::format;
 use crate::patience::Patience;
+use crate::{Pool, attach_with_key};
 use device::BlockDevice;
+use device::encrypted::DataKey;
 use device::simulated::{Pace, Simulated};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::{Completion, ObjectStore};
 
 /// Zones of test stores.
@@ -83,8 +86,33 @@ pub(crate) fn settle(shard: &mut Shard) -> Vec<Completion> {
     panic!("the shard stays busy");
 }
 
+/// Keys of encrypted test stores.
+pub(crate) fn new_keys() -> NewKeys {
+    let data_key = DataKey::new(&std::array::from_fn(|i| i as u8)).expect("its halves differ");
+    NewKeys { data_key, secret: secret(1), holder: KeyHolder::File }
+}
+
+pub(crate) fn secret(byte: u8) -> KeySecret {
+    KeySecret::new(&[byte; 40]).expect("it is long enough")
+}
+
+/// Attaches a store, encrypted or not.
+pub(crate) fn attached(device: &mut dyn BlockDevice) -> Result<Arc<Pool>, OpenError> {
+    attach_with_key(device, Some(&secret(1)), &mut || ())
+}
+
 /// A disk with a store.
 pub(crate) fn formatted(size: u64, log_bytes: u64, pace: Pace, seed: u64) -> Simulated {
+    formatted_with(size, log_bytes, pace, seed, false)
+}
+
+pub(crate) fn formatted_with(
+    size: u64,
+    log_bytes: u64,
+    pace: Pace,
+    seed: u64,
+    is_encrypted: bool,
+) -> Simulated {
     let disk = Simulated::new(size, Pace::AtOnce, seed);
     let options = FormatOptions {
         identity: Identity([seed as u8; 16]),
@@ -93,6 +121,7 @@ pub(crate) fn formatted(size: u64, log_bytes: u64, pace: Pace, seed: u64) -> Sim
         log_bytes: Some(log_bytes),
         zone_bytes: Some(ZONE_BYTES),
         discard: false,
+        encryption: is_encrypted.then(new_keys),
     };
     format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
     disk.set_pace(pace);
@@ -108,6 +137,6 @@ pub(crate) fn try_open(
     device: &(impl BlockDevice + Clone + 'static),
     options: Options,
 ) -> Result<Shard, OpenError> {
-    let pool = attach(&mut device.clone(), &mut || ())?;
+    let pool = attached(&mut device.clone())?;
     Shard::open(Box::new(device.clone()), 0, &pool, options, &mut || ())
 }

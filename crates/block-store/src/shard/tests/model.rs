@@ -5,7 +5,7 @@
 
 use super::operations::{compression, transaction};
 use super::rig::Rig;
-use super::small;
+use super::{formatted_with, small};
 use crate::check::Depth;
 use crate::shard::Options;
 use device::dice::Dice;
@@ -34,7 +34,9 @@ pub(super) fn run(seed: u64, changes: u64) -> u64 {
         ..small()
     };
     let log_bytes = [256 << 10, 512 << 10, 2 << 20][dice.below(3) as usize];
-    let mut rig = Rig::new(24 << 20, log_bytes, pace, seed, options);
+    // Every third disk, whatever the other choices.
+    let disk = formatted_with(24 << 20, log_bytes, pace, seed, seed.is_multiple_of(3));
+    let mut rig = Rig::on(disk, options);
     let (mut done, mut crashes) = (0, 0);
     let mut step = 0;
     while done < changes {

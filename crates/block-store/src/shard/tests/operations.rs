@@ -32,7 +32,7 @@ pub(crate) fn object(name: &str, hash: u32) -> ObjectId {
 pub(crate) fn compression(dice: &mut Dice) -> BTreeMap<i64, Compression> {
     use CompressionMode::*;
     let mode = [None, Passive, Aggressive, Force, Force][dice.below(5) as usize];
-    let algorithm = [CompressionAlgorithm::Lz4, CompressionAlgorithm::Zstd][dice.below(2) as usize];
+    let algorithm = CompressionAlgorithm::ALL[dice.below(4) as usize];
     let bytes_min = [8192, 32768, 65536][dice.below(3) as usize];
     BTreeMap::from([(1, Compression { mode, algorithm, required_ratio: 0.875, bytes_min, bytes_max: 65536 })])
 }

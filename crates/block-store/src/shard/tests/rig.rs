@@ -32,7 +32,11 @@ fn apply(store: &mut MemoryStore, transaction: Transaction) {
 
 impl Rig {
     pub(crate) fn new(size: u64, log_bytes: u64, pace: Pace, seed: u64, options: Options) -> Rig {
-        let disk = formatted(size, log_bytes, pace, seed);
+        Rig::on(formatted(size, log_bytes, pace, seed), options)
+    }
+
+    /// A rig on a disk with an empty store.
+    pub(crate) fn on(disk: Simulated, options: Options) -> Rig {
         let shard = open(&disk, options.clone());
         Rig::around(disk, shard, options)
     }

@@ -12,10 +12,7 @@ pub(super) fn check(option: &str, value: &str) -> Result<(), Answer> {
             _ => Err(Answer::invalid(format!("unrecognized compression mode '{value}'"))),
         },
         "compression_algorithm" => match value {
-            "none" | "lz4" | "zstd" => Ok(()),
-            "snappy" | "zlib" => Err(Answer::invalid(format!(
-                "compression_algorithm '{value}' is not implemented; there are lz4 and zstd"
-            ))),
+            "none" | "lz4" | "zstd" | "zlib" | "snappy" => Ok(()),
             _ => Err(Answer::invalid(format!("unrecognized compression_algorithm '{value}'"))),
         },
         "compression_required_ratio" => match value.parse::<f64>() {
@@ -58,8 +55,10 @@ mod tests {
             ("compression_mode", "unset", true),
             ("compression_algorithm", "zstd", true),
             ("compression_algorithm", "none", true),
-            ("compression_algorithm", "snappy", false),
+            ("compression_algorithm", "snappy", true),
+            ("compression_algorithm", "zlib", true),
             ("compression_algorithm", "brotli", false),
+            ("compression_algorithm", "Snappy", false),
             ("compression_required_ratio", "0.7", true),
             ("compression_required_ratio", "1.01", false),
             ("compression_required_ratio", "half", false),
