@@ -49,4 +49,4 @@ pub use format::{FormatOptions, Identity, Superblock};
 pub use mkfs::format;
 pub use reading::Damage;
 pub use shard::{Failure, Figures, OpenError, Options, Shard};
-pub use space::Pool;
+pub use space::{Pool, Waker};
