@@ -30,9 +30,18 @@ pub struct Ended {
     pub answers: Option<Result<Vec<Answer>, ReadError>>,
 }
 
+/// Settings of an open store.
+#[derive(Clone, Copy)]
+pub struct OpenOptions {
+    pub shards: usize,
+    /// Caches of all shards together.
+    pub cache_bytes: usize,
+}
+
 pub struct Driver {
     pub clock: Clock,
     medium: Rc<RefCell<Medium>>,
+    options: OpenOptions,
     shards: Vec<(Shard, NextDue)>,
     in_flight: HashMap<u64, (Kind, u64)>,
     next_tag: u64,
@@ -51,7 +60,7 @@ pub fn histogram() -> Histogram<u64> {
 
 impl Driver {
     /// Formats a device and opens its shards.
-    pub fn format(size: u64, shards: usize, model: Model, directory: &std::path::Path) -> Driver {
+    pub fn format(size: u64, open: OpenOptions, model: Model, directory: &std::path::Path) -> Driver {
         let file = unnamed_file(directory).expect("a file can be made there");
         let medium = Medium::new(size, file, model).expect("the file system takes sparse files of this size");
         let clock = Clock::default();
@@ -59,7 +68,7 @@ impl Driver {
         let options = FormatOptions {
             identity: Identity(*b"soak of a store\0"),
             label: "soak".into(),
-            shards,
+            shards: open.shards,
             log_bytes: None,
             zone_bytes: None,
             discard: false,
@@ -67,10 +76,10 @@ impl Driver {
         };
         let mut wait = || wait_for(&clock, &next_due);
         block_store::format(&mut handle, &options, &mut wait).expect("the device can be formatted");
-        Driver::open(clock, medium, shards).0
+        Driver::open(clock, medium, open).0
     }
 
-    fn open(clock: Clock, medium: Rc<RefCell<Medium>>, shards: usize) -> (Driver, u64) {
+    fn open(clock: Clock, medium: Rc<RefCell<Medium>>, options: OpenOptions) -> (Driver, u64) {
         let mut opened = Vec::new();
         let mut cpu_ns = 0;
         let pool = {
@@ -78,18 +87,21 @@ impl Driver {
             block_store::attach(&mut handle, &mut || wait_for(&clock, &next_due))
                 .expect("a store was made there")
         };
-        for number in 0..shards {
+        for number in 0..options.shards {
             let (handle, next_due) = Handle::new(&medium, &clock);
             let mut wait = || wait_for(&clock, &next_due);
             let open = || Shard::open(Box::new(handle), number, &pool, Options::default(), &mut wait);
             let (shard, used) = clock.turn(open);
             cpu_ns += used;
-            opened.push((shard.expect("the store opens"), next_due));
+            let mut shard = shard.expect("the store opens");
+            shard.set_cache_budget(options.cache_bytes / options.shards);
+            opened.push((shard, next_due));
         }
         let (turns, out) = (histogram(), Vec::new());
         let driver = Driver {
             clock,
             medium,
+            options,
             shards: opened,
             in_flight: HashMap::new(),
             next_tag: 0,
@@ -100,13 +112,22 @@ impl Driver {
         (driver, cpu_ns)
     }
 
+    /// Ends the store cleanly, and opens it again.
+    pub fn restart(&mut self) {
+        self.shards.iter_mut().for_each(|(shard, _)| shard.stop());
+        while self.shards.iter().any(|(shard, _)| !shard.is_stopped()) {
+            self.turn(&mut Vec::new());
+        }
+        self.shards.clear();
+        *self = Driver::open(self.clock.clone(), self.medium.clone(), self.options).0;
+    }
+
     /// Ends the store as a kill does, with requests in flight, and opens it again. Returns time and processor time.
     pub fn kill_and_open(self) -> (Driver, u64, u64) {
-        let Driver { clock, medium, shards, .. } = self;
-        let count = shards.len();
+        let Driver { clock, medium, shards, options, .. } = self;
         drop(shards);
         let started = clock.now();
-        let (driver, cpu_ns) = Driver::open(clock.clone(), medium, count);
+        let (driver, cpu_ns) = Driver::open(clock.clone(), medium, options);
         (driver, clock.now() - started, cpu_ns)
     }
 

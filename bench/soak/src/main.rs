@@ -6,14 +6,16 @@
 mod clock;
 mod device;
 mod driver;
+mod generations;
 mod objects;
 mod pattern;
 mod phases;
+mod removal;
 mod report;
 mod stats;
 
-use clap::Parser;
-use driver::Driver;
+use clap::{Parser, ValueEnum};
+use driver::{Driver, OpenOptions};
 use phases::{Lengths, Population, Soak};
 use report::Report;
 use std::path::PathBuf;
@@ -26,11 +28,24 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Parser)]
 #[command(after_help = "Examples:
   soak --gib 64                          the smallest of the three sizes
+  soak --gib 30 --fill 0.92              the rate of a nearly full store against that of an empty one
+  soak --gib 16 --mode removal           writes while an object of 1,000,000 omap keys is removed
+  soak --gib 64 --mode generations --objects 1000 --generations 1000
+                                         clones of objects that are overwritten between, then the removal of all clones
   soak --gib 1024 --json soak-1t.json    10 million objects, 100 million omap keys; some 15 GB of disk, 12 GB of memory")]
 struct Args {
     /// Size of the device in GiB.
     #[arg(long, default_value_t = 64)]
     gib: u64,
+    /// Load of the run.
+    #[arg(long, value_enum, default_value_t = Mode::Age)]
+    mode: Mode,
+    /// Objects of the mode `generations`.
+    #[arg(long, default_value_t = 1_000)]
+    objects: u64,
+    /// Clones of each of them.
+    #[arg(long, default_value_t = 100)]
+    generations: u64,
     /// Share of the device that is filled.
     #[arg(long, default_value_t = 0.8)]
     fill: f64,
@@ -46,6 +61,9 @@ struct Args {
     /// Operations in flight.
     #[arg(long, default_value_t = 16)]
     depth: usize,
+    /// Caches of all shards together, in MiB.
+    #[arg(long, default_value_t = 2048)]
+    cache_mib: usize,
     /// Seed of the random operations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -55,6 +73,16 @@ struct Args {
     /// Also write the report, with all windows, to this file.
     #[arg(long)]
     json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Fill, age, measure.
+    Age,
+    /// Remove an object with many omap keys while others are written.
+    Removal,
+    /// Clone, overwrite, remove all clones.
+    Generations,
 }
 
 fn main() {
@@ -67,13 +95,20 @@ fn main() {
         window: args.aging.div_ceil(10).max(1),
         depth: args.depth,
     };
-    let driver = Driver::format(device_bytes, args.shards, Default::default(), &args.dir);
+    let options = OpenOptions { shards: args.shards, cache_bytes: args.cache_mib << 20 };
+    let driver = Driver::format(device_bytes, options, Default::default(), &args.dir);
     let mut soak = Soak::new(driver, population, lengths, args.seed);
     soak.create_pgs();
     soak.measure_empty();
-    soak.fill();
-    soak.age();
-    soak.measure_full();
+    match args.mode {
+        Mode::Age => {
+            soak.fill();
+            soak.age();
+            soak.measure_full();
+        }
+        Mode::Removal => soak.remove_large_omap(),
+        Mode::Generations => soak.clone_generations(args.objects, args.generations),
+    }
     let settle_ns = soak.driver.settle();
     soak.leave_writes_in_flight();
     let (rows, reads_verified) = (soak.rows, soak.verified);

@@ -4,7 +4,7 @@ use crate::pattern;
 use bytes::Bytes;
 use codec::Rope;
 use store::{Change, Collection, ObjectId, Query, ReadRequest, Transaction};
-use wire::types::{HObject, PgId, SnapId, SpgId};
+use wire::types::{Eversion, HObject, PgId, SnapId, SpgId};
 
 pub const PGS: u32 = 64;
 const POOL: i64 = 1;
@@ -89,8 +89,12 @@ pub fn omap_key(object: u64, key: u64) -> Bytes {
     format!("{key:010}.{:08x}", mix(object << 32 | key) as u32).into()
 }
 
+/// Entries in the order of their keys, as a client sends them.
 pub fn omap_entries(object: u64, keys: impl Iterator<Item = u64>) -> Vec<(Bytes, Bytes)> {
-    keys.map(|key| (omap_key(object, key), Bytes::from_static(b"sixteen bytes..."))).collect()
+    let entry = |key| (omap_key(object, key), Bytes::from_static(b"sixteen bytes..."));
+    let mut entries: Vec<_> = keys.map(entry).collect();
+    entries.sort_unstable();
+    entries
 }
 
 /// The log of each PG, kept as an OSD keeps it.
@@ -115,6 +119,15 @@ impl PgLogs {
         transaction
     }
 
+    /// Empties the log of a PG.
+    pub fn clear(&mut self, pg: u32) -> Transaction {
+        let log = &mut self.0[pg as usize];
+        log.tail = log.next;
+        let mut transaction = Transaction::new(collection(pg));
+        transaction.changes.push(Change::LogClear);
+        transaction
+    }
+
     /// A client's change, with what an OSD adds: the object's record of itself, the log's entry, the PG's progress, a trim.
     pub fn transaction(&mut self, name: Name, changes: Vec<Change>, is_removed: bool) -> Transaction {
         let (pg, object) = (name.pg(), name.id());
@@ -131,19 +144,18 @@ impl PgLogs {
         transaction
             .changes
             .push(Change::OmapSetHeader { object: meta.clone(), header: record_with(version, 90) });
-        let entries = vec![(log_key(version), record_with(version, 200))];
-        transaction.changes.push(Change::OmapSet { object: meta.clone(), entries });
+        let record = (at(version), record_with(version, 200));
+        transaction.changes.push(Change::LogAppend { records: vec![record] });
         if log.next - log.tail > LOG_ENTRIES + TRIM_ENTRIES {
-            let keys = (log.tail..log.tail + TRIM_ENTRIES).map(|version| log_key(version + 1)).collect();
             log.tail += TRIM_ENTRIES;
-            transaction.changes.push(Change::OmapRemove { object: meta, keys });
+            transaction.changes.push(Change::LogTrim { to: at(log.tail) });
         }
         transaction
     }
 }
 
-fn log_key(version: u64) -> Bytes {
-    [&b"l\0\0\0\x11"[..], &version.to_be_bytes()].concat().into()
+fn at(version: u64) -> Eversion {
+    Eversion { epoch: 17, version }
 }
 
 /// A record of `len` bytes of which a version changes.

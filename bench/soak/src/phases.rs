@@ -77,7 +77,7 @@ impl Soak {
     }
 
     /// Runs a phase of `ops` operations that `step` starts, in windows of `window` of them.
-    fn phase(
+    pub fn phase(
         &mut self,
         name: &str,
         ops: u64,
@@ -127,7 +127,25 @@ impl Soak {
         self.rows.clear();
     }
 
-    fn submit(&mut self, kind: Kind, name: Name, changes: Vec<Change>, window: &mut Window) {
+    /// Device blocks with data when the logs of all PGs are empty and the store has been stopped cleanly.
+    ///
+    /// # Panics
+    /// If the check of the store has findings.
+    pub fn blocks_without_logs(&mut self) -> u64 {
+        self.phase("clear logs", PGS.into(), PGS.into(), |soak, pg, _| {
+            let transaction = soak.logs.clear(pg as u32);
+            soak.driver.submit(Kind::Omap, transaction);
+        });
+        self.rows.pop();
+        self.driver.settle();
+        self.driver.restart();
+        let (reports, ..) = self.driver.check();
+        let findings: Vec<_> = reports.iter().flat_map(|report| &report.findings).collect();
+        assert!(findings.is_empty(), "{findings:?}");
+        reports.iter().map(|report| report.blocks_stored).sum()
+    }
+
+    pub fn submit(&mut self, kind: Kind, name: Name, changes: Vec<Change>, window: &mut Window) {
         window.count_written(changes.iter().map(Change::growth).sum());
         let transaction = self.logs.transaction(name, changes, kind == Kind::Remove);
         self.driver.submit(kind, transaction);
@@ -138,7 +156,11 @@ impl Soak {
         self.submit(Kind::WriteLarge, name, vec![objects::write(name, 0, LARGE_BLOCKS)], window);
     }
 
-    fn overwrite(&mut self, objects: u64, window: &mut Window) {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.random.below(end)
+    }
+
+    pub fn overwrite(&mut self, objects: u64, window: &mut Window) {
         let name = Name::Large(self.random.below(objects));
         let block = self.random.below(LARGE_BLOCKS);
         self.submit(Kind::Write4k, name, vec![objects::write(name, block, 1)], window);

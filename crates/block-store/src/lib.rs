@@ -53,4 +53,4 @@ pub use mkfs::format;
 pub use patience::Patience;
 pub use reading::Damage;
 pub use shard::{Failure, Figures, OpenError, Options, Shard};
-pub use space::Pool;
+pub use space::{Pool, Waker};

@@ -114,6 +114,11 @@ impl Levels {
         self.settled = !has_smaller;
     }
 
+    /// Plans the merges that [`Levels::rest`] put off.
+    pub fn plan_again(&mut self) {
+        self.settled = false;
+    }
+
     /// True while merges out of level 0 take one table at a time.
     pub fn takes_small_steps(&self) -> bool {
         self.takes_small_steps

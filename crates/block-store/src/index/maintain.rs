@@ -195,6 +195,7 @@ impl Index {
             self.flushed = marked.last;
             self.memory.retired.push(marked.table);
             self.recent.clear();
+            self.memos.clear();
             installed = true;
         }
         let finished = background.merge.as_mut().filter(|merge| merge.is_finished());

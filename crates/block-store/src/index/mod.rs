@@ -7,8 +7,8 @@
 //!
 //! **Non-blocking reads.** A `get` or `scan` that needs a block which is not in memory starts a read, remembers the caller's
 //! [`Ticket`] and returns `Pending`. The caller passes completions of [`crate::io::Owner::Index`] to [`Index::on_done`],
-//! gets the tickets that can go on from [`Index::ready`], and repeats their queries *before its next call of `ready`*: until
-//! then their blocks stay in memory. A ticket may wait for several queries, whose blocks are read in parallel; it is ready
+//! gets the tickets that can go on from [`Index::next_ready`], and repeats their queries *before its next
+//! [`Index::begin_turn`]*: until then their blocks stay in memory. A ticket may wait for several queries, whose blocks are read in parallel; it is ready
 //! when all of them are there. An answer is always of the moment of the call.
 //!
 //! **Durability** comes from the log. Changes are visible when they are applied, with the mark of the log record that will
@@ -28,6 +28,7 @@ pub mod hostile;
 mod levels;
 mod maintain;
 mod manifest;
+mod memo;
 mod memtable;
 mod merge;
 mod node;
@@ -47,6 +48,7 @@ use bytes::Bytes;
 use device::{BLOCK, DeviceError};
 use levels::{FRESH_MAX, Levels};
 use maintain::{Background, Memory};
+use memo::Memos;
 use reads::{Found, Reads, Unavailable};
 use recent::Recent;
 use thiserror::Error;
@@ -144,6 +146,10 @@ impl Limit {
     }
 }
 
+/// Sizes of a memtable under a budget: a smaller one makes too many tables, a larger one lengthens recovery.
+const MEMTABLE_BYTES_MIN: usize = 1 << 20;
+const MEMTABLE_BYTES_MAX: usize = 64 << 20;
+
 /// Purpose of an allocation: when space is short, some is kept for purposes that cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -228,6 +234,7 @@ pub struct Index {
     levels: Levels,
     reads: Reads,
     recent: Recent,
+    memos: Memos,
     background: Background,
     /// Mark of the newest change.
     applied: LogMark,
@@ -236,6 +243,7 @@ pub struct Index {
     /// Durable mark of the log, from the last call of [`Index::maintain`].
     durable: LogMark,
     scan_steps: u64,
+    look_ups: u64,
 }
 
 impl Index {
@@ -246,11 +254,13 @@ impl Index {
             levels: Levels::default(),
             reads: Reads::new(options.cache_bytes),
             recent: Recent::new(),
+            memos: Memos::default(),
             background: Background::default(),
             applied: LogMark::default(),
             flushed: LogMark::default(),
             durable: LogMark::default(),
             scan_steps: 0,
+            look_ups: 0,
             options,
         }
     }
@@ -350,6 +360,7 @@ impl Index {
     }
 
     pub fn get(&mut self, key: &[u8], ticket: Ticket, io: &mut Io) -> Get {
+        self.look_ups += 1;
         for table in self.memory.tables() {
             if let Some(value) = table.get(key) {
                 return value.clone().map_or(Get::Absent, Get::Found);
@@ -357,6 +368,10 @@ impl Index {
         }
         let hash = filter::hash(key);
         if let Some(value) = self.recent.find(key, hash) {
+            return value.clone().map_or(Get::Absent, Get::Found);
+        }
+        self.memos.begin(ticket);
+        if let Some(value) = self.memos.find(key, hash) {
             return value.clone().map_or(Get::Absent, Get::Found);
         }
         self.reads.begin(ticket);
@@ -380,12 +395,14 @@ impl Index {
                         }
                     }
                     self.reads.hold_touched(ticket);
+                    self.memos.hold(ticket);
                     return Get::Pending;
                 }
                 Err(Unavailable::Bad(bad)) => return Get::Bad(bad),
             }
         }
         self.recent.keep(key, hash, found.clone());
+        self.memos.keep(key, hash, &found);
         found.map_or(Get::Absent, Get::Found)
     }
 
@@ -442,9 +459,25 @@ impl Index {
         }
     }
 
-    /// Appends the tickets that can go on. Repeat their queries before the next call.
+    /// Begins a turn: the blocks of tickets that [`Index::next_ready`] returned before may be evicted.
+    pub fn begin_turn(&mut self) {
+        self.reads.release_held();
+    }
+
+    /// The next ticket that can go on. Repeat its queries before the next [`Index::begin_turn`].
+    pub fn next_ready(&mut self) -> Option<Ticket> {
+        self.reads.next_ready()
+    }
+
+    /// Begins a turn, and appends all tickets that can go on.
     pub fn ready(&mut self, out: &mut Vec<Ticket>) {
-        self.reads.ready(out);
+        self.begin_turn();
+        out.extend(std::iter::from_fn(|| self.next_ready()));
+    }
+
+    /// True if [`Index::next_ready`] has a ticket.
+    pub fn has_ready(&self) -> bool {
+        self.reads.has_ready()
     }
 
     /// Freezes the memtable, so that all changes applied so far are flushed next.
@@ -463,6 +496,11 @@ impl Index {
         !self.is_behind()
     }
 
+    /// There is more space: a merge that was given up without it may be done now.
+    pub fn plan_merges_again(&mut self) {
+        self.levels.plan_again();
+    }
+
     /// False while level 0 grows faster than the running merge shrinks it. Background work pauses then, so that
     /// [`Index::has_room`] stays true for clients.
     pub fn has_slack(&self) -> bool {
@@ -473,6 +511,11 @@ impl Index {
     /// Entries that scans have looked at, deletions included.
     pub fn scan_steps(&self) -> u64 {
         self.scan_steps
+    }
+
+    /// Look-ups, and entries that scans have looked at: a measure of the work of queries.
+    pub fn query_steps(&self) -> u64 {
+        self.look_ups + self.scan_steps
     }
 
     /// True if much space is held by replaced tables until a manifest is durable: time for a checkpoint.
@@ -556,10 +599,10 @@ impl Index {
         }
     }
 
-    /// Sets the size at which a memtable is frozen. Up to three are in memory: the active one, one being flushed, and one that
-    /// waits for its flush.
-    pub fn set_memtable_bytes(&mut self, bytes: usize) {
-        self.options.memtable_bytes = bytes;
+    /// Sets the budget of all memtables. Up to three are in memory: the active one, one being flushed, and one that waits for
+    /// its flush or is freed.
+    pub fn set_memtable_budget(&mut self, bytes: usize) {
+        self.options.memtable_bytes = (bytes / 3).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
     }
 
     /// Sets the budget of cached blocks, filters and guides, above a working minimum.

@@ -8,7 +8,7 @@ use crate::io::{Io, Owner};
 use bytes::Bytes;
 use device::DeviceError;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Reason that a node is not in memory.
@@ -37,9 +37,8 @@ pub struct Reads {
     /// Token of the load of each node that is being read.
     loading: BTreeMap<Name, u64>,
     waits: BTreeMap<Ticket, Wait>,
-    ready: Vec<Ticket>,
-    /// Pinned blocks of the tickets in `ready`.
-    pins_next: Vec<(Ticket, SmallVec<[Name; 4]>)>,
+    /// Tickets that can go on, with their pinned blocks.
+    ready: VecDeque<(Ticket, SmallVec<[Name; 4]>)>,
     /// Pinned blocks of the tickets that were returned last, by ticket.
     pins_held: Vec<(Ticket, SmallVec<[Name; 4]>)>,
     /// Blocks that `asker` has used in its consecutive queries.
@@ -98,8 +97,7 @@ impl Reads {
             loads: BTreeMap::new(),
             loading: BTreeMap::new(),
             waits: BTreeMap::new(),
-            ready: Vec::new(),
-            pins_next: Vec::new(),
+            ready: VecDeque::new(),
             pins_held: Vec::new(),
             touched: Vec::new(),
             touched_max: TOUCHED_TWICE,
@@ -297,8 +295,7 @@ impl Reads {
             }
             if wait.outstanding == 0 {
                 let wait = self.waits.remove(&ticket).expect("just seen");
-                self.pins_next.push((ticket, wait.landed));
-                self.ready.push(ticket);
+                self.ready.push_back((ticket, wait.landed));
             }
         }
     }
@@ -329,14 +326,24 @@ impl Reads {
         }
     }
 
-    pub fn ready(&mut self, out: &mut Vec<Ticket>) {
+    /// Unpins the blocks of the tickets that were returned since the last call.
+    pub fn release_held(&mut self) {
         for name in self.pins_held.drain(..).flat_map(|(_, names)| names) {
             self.cache.unpin(name);
         }
-        std::mem::swap(&mut self.pins_held, &mut self.pins_next);
-        // Sorted: thousands of tickets may search for their own.
-        self.pins_held.sort_unstable_by_key(|(ticket, _)| *ticket);
-        out.append(&mut self.ready);
+    }
+
+    /// The next ticket that can go on.
+    pub fn next_ready(&mut self) -> Option<Ticket> {
+        let (ticket, pins) = self.ready.pop_front()?;
+        // Sorted: many tickets may search for their own.
+        let at = self.pins_held.partition_point(|(held, _)| *held <= ticket);
+        self.pins_held.insert(at, (ticket, pins));
+        Some(ticket)
+    }
+
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     #[cold]

@@ -9,11 +9,30 @@ use smallvec::SmallVec;
 
 const SLOTS: usize = 256;
 
-struct Answer {
-    hash: u64,
+/// Values of up to so many bytes are copied, so that they keep no block in memory.
+const COPIED_MAX: usize = 1024;
+
+/// A key and what the tables have of it.
+pub struct Answer {
+    pub hash: u64,
     key: SmallVec<[u8; 64]>,
     /// `None` if no table has the key.
-    value: Option<Bytes>,
+    pub value: Option<Bytes>,
+}
+
+impl Answer {
+    pub fn new(key: &[u8], hash: u64, value: Option<Bytes>) -> Answer {
+        let value = value.map(|value| match value.len() {
+            0..=COPIED_MAX => Bytes::copy_from_slice(&value),
+            _ => value,
+        });
+        Answer { hash, key: key.into(), value }
+    }
+
+    #[inline]
+    pub fn is_of(&self, key: &[u8], hash: u64) -> bool {
+        self.hash == hash && self.key[..] == *key
+    }
 }
 
 /// A direct-mapped cache: the newer answer replaces the older.
@@ -29,11 +48,11 @@ impl Recent {
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<&Option<Bytes>> {
         let answer = self.slots[hash as usize % SLOTS].as_ref()?;
-        (answer.hash == hash && answer.key[..] == *key).then_some(&answer.value)
+        answer.is_of(key, hash).then_some(&answer.value)
     }
 
     pub fn keep(&mut self, key: &[u8], hash: u64, value: Option<Bytes>) {
-        self.slots[hash as usize % SLOTS] = Some(Answer { hash, key: key.into(), value });
+        self.slots[hash as usize % SLOTS] = Some(Answer::new(key, hash, value));
     }
 
     /// Forgets all answers, after a flush.

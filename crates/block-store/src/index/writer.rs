@@ -18,8 +18,8 @@ const BLOCK_UNITS_MAX: usize = 4;
 const SEGMENT_BLOCKS_MAX: usize = 1024;
 /// Bytes of lower bounds in one guide.
 const GUIDE_KEYS_MAX: usize = 32 << 10;
-/// Queued segments and writes in flight at which building pauses.
-const UNDER_WAY_MAX: usize = 4;
+/// Queued segments and writes in flight at which building pauses. Log records of clients wait for their transfer.
+const UNDER_WAY_MAX: usize = 2;
 
 pub struct Writer {
     table_bytes: u64,

@@ -5,11 +5,16 @@ use crate::planted::{self, PlantedBug};
 use std::collections::{BTreeMap, BTreeSet};
 use store::Collection;
 
+/// Work of a state in addition to its bytes.
+const STATE_WORK: usize = 256;
+
 #[derive(Default)]
 pub struct PgLogs {
     by_collection: BTreeMap<Collection, Ring>,
     /// Logs that changed since their states were put into the index.
     dirty: BTreeSet<Collection>,
+    /// Of those, the logs whose states the checkpoint in progress writes.
+    settling: BTreeSet<Collection>,
     /// Logs that a spill would write to blocks.
     spillable: BTreeSet<Collection>,
     recent_bytes: usize,
@@ -18,7 +23,7 @@ pub struct PgLogs {
 #[derive(Default)]
 struct Ring {
     log: PgLog,
-    /// It is in the set of that name.
+    /// It is in `dirty` or `settling`.
     is_dirty: bool,
     is_spillable: bool,
 }
@@ -68,20 +73,38 @@ impl PgLogs {
             let ring = self.by_collection.remove(&collection).expect("just seen");
             self.recent_bytes -= ring.log.recent_bytes();
             self.dirty.remove(&collection);
+            self.settling.remove(&collection);
             self.spillable.remove(&collection);
         }
     }
 
-    /// States of the logs that changed, for the index, with all changes of batches up to `mark`.
-    pub fn take_dirty(&mut self, mark: u64) -> Vec<(Collection, Vec<u8>)> {
+    /// Begins a checkpoint: [`PgLogs::next_states`] returns the states of all logs that have changed until now.
+    pub fn begin_states(&mut self) {
+        self.settling.append(&mut self.dirty);
+    }
+
+    /// True if [`PgLogs::next_states`] has a state.
+    pub fn has_states(&self) -> bool {
+        !self.settling.is_empty()
+    }
+
+    /// States of logs for the index, of about `bytes_max` bytes. No batch is open, and they have all changes of batches up to
+    /// `mark`, the last one.
+    pub fn next_states(&mut self, mark: u64, bytes_max: usize) -> Vec<(Collection, Vec<u8>)> {
         let mark = mark + u64::from(planted::has(PlantedBug::LogStateMarkedLate));
-        let state = |collection| {
-            let ring: &mut Ring = self.by_collection.get_mut(&collection)?;
+        let (mut out, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some(collection) = self.settling.pop_first()
+        {
+            let ring = self.by_collection.get_mut(&collection).expect("a removed log is in no set");
             (ring.log.mark, ring.is_dirty) = (mark, false);
-            Some((collection, ring.log.encode(mark)))
-        };
-        let states = std::mem::take(&mut self.dirty).into_iter().filter_map(state);
-        states.filter(|_| !planted::has(PlantedBug::LogStateNotWritten)).collect()
+            let state = ring.log.encode(mark);
+            bytes += STATE_WORK + state.len();
+            if !planted::has(PlantedBug::LogStateNotWritten) {
+                out.push((collection, state));
+            }
+        }
+        out
     }
 
     pub fn next_spillable(&self) -> Option<Collection> {

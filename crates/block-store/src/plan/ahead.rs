@@ -1,8 +1,8 @@
 //! Look-ahead: all blocks that a transaction lacks are read at once.
 //!
 //! A plan ends at the first index or data block that is not in memory. A transaction with 1,000 cold omap keys would wait
-//! for the device 1,000 times. So a plan that ends like this visits each change of its transaction and starts the reads
-//! that the change needs, as far as they are known: a page is known when the object's record is in memory, an old data
+//! for the device 1,000 times. So a plan that ends like this visits the change that it ended at and those behind, and
+//! starts the reads that they need, as far as they are known: a page is known when the object's record is in memory, an old data
 //! block when the page is. The number of waits is that of the levels (record, guide, entries, data), not that of the keys.
 //!
 //! The look-ahead works on what is stored, and changes nothing. Blocks that it reads in vain, because an earlier change of
@@ -19,17 +19,17 @@ use crate::object::refcount::GROUP_BLOCKS;
 use crate::view::Wait;
 use device::BLOCK;
 use std::collections::BTreeSet;
-use store::{Change, Collection, ObjectId, Transaction};
+use store::{Change, Collection, ObjectId};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
 impl Plan<'_> {
-    /// Starts the reads of all missing blocks of a transaction whose plan has to wait. Returns what it waits for.
-    pub(super) fn look_ahead(&mut self, transaction: &Transaction, wait: Wait) -> Wait {
-        if self.find_collection(transaction.collection).is_some() {
-            for change in &transaction.changes {
+    /// Starts the reads of all missing blocks of these changes, for a plan that has to wait. Returns what it waits for.
+    pub(super) fn look_ahead(&mut self, collection: Collection, changes: &[Change], wait: Wait) -> Wait {
+        if self.find_collection(collection).is_some() {
+            for change in changes {
                 // A pending query waits already, and damage is met by the next plan.
-                let _ = self.look_at_change(transaction.collection, change);
+                let _ = self.look_at_change(collection, change);
             }
         }
         self.view.hold();

@@ -74,6 +74,8 @@ pub struct Plan<'a> {
     open: Option<OpenObject>,
     /// Blocks whose contents were asked for and are not in memory.
     missing: SmallVec<[u64; 4]>,
+    /// The change that waits has started the reads of all missing blocks that it knows.
+    asked_for_all: bool,
 }
 
 /// What a complete plan does.
@@ -113,7 +115,17 @@ impl<'a> Plan<'a> {
         known: ShardState<'a>,
     ) -> Plan<'a> {
         let effect = Effect { totals: known.totals, ..Effect::default() };
-        Plan { view, space, memory, fetched, known, effect, open: None, missing: SmallVec::new() }
+        Plan {
+            view,
+            space,
+            memory,
+            fetched,
+            known,
+            effect,
+            open: None,
+            missing: SmallVec::new(),
+            asked_for_all: false,
+        }
     }
 
     /// Work out a whole transaction.
@@ -121,9 +133,22 @@ impl<'a> Plan<'a> {
     /// # Panics
     /// Where the caller broke the contract of [`store::Change`].
     pub fn transaction(mut self, transaction: &Transaction) -> Result<Effect, Wait> {
-        let worked = transaction.changes.iter().try_for_each(|c| self.change(transaction.collection, c));
-        let worked = match worked.and_then(|()| self.close()) {
-            Err(wait @ (Wait::Index | Wait::Units(_))) => Err(self.look_ahead(transaction, wait)),
+        let mut changes = &transaction.changes[..];
+        let worked = loop {
+            let Some((change, behind)) = changes.split_first() else { break self.close() };
+            if let Err(wait) = self.change(transaction.collection, change) {
+                break Err(wait);
+            }
+            changes = behind;
+        };
+        let worked = match worked {
+            Err(wait @ (Wait::Index | Wait::Units(_))) => {
+                // It has asked for all that it needs, as the changes before it have what they need.
+                if self.asked_for_all {
+                    changes = &changes[1..];
+                }
+                Err(self.look_ahead(transaction.collection, changes, wait))
+            }
             worked => worked,
         };
         self.finish(worked)

@@ -118,9 +118,15 @@ impl Plan<'_> {
             );
             return Ok(());
         }
-        for (name, value) in entries {
+        for (at, (name, value)) in entries.iter().enumerate() {
             let key = key::omap(state.number, name);
-            let added = match self.omap_before(object, state.number, name)? {
+            let before = match self.omap_before(object, state.number, name) {
+                Err(wait) => {
+                    return Err(self.ask_for_rest(object, entries[at..].iter().map(|(name, _)| name), wait));
+                }
+                before => before?,
+            };
+            let added = match before {
                 Before::Value(old) => value.len() as i64 - old.len() as i64,
                 Before::Nothing | Before::Unknown => {
                     state.keys += 1;
@@ -132,6 +138,23 @@ impl Plan<'_> {
         }
         object.record_mut().omap = Some(state);
         Ok(())
+    }
+
+    /// Starts the reads of all blocks that the other keys of a change lack, one of which waits.
+    fn ask_for_rest<'k>(
+        &mut self,
+        object: &OpenObject,
+        names: impl Iterator<Item = &'k Bytes>,
+        wait: Wait,
+    ) -> Wait {
+        if let (Wait::Index, Some(state)) = (&wait, object.record.omap) {
+            for name in names.skip(1) {
+                // A pending query waits already, and damage is met by the next plan.
+                let _ = self.find_omap_value(state.number, &object.omap_ancestors, name);
+            }
+            self.asked_for_all = true;
+        }
+        wait
     }
 
     fn count_omap(&mut self, state: &mut OmapState, added: i64) {
@@ -152,8 +175,12 @@ impl Plan<'_> {
             keys.iter().for_each(|own| self.delete(key::omap(state.number, own)));
             return Ok(());
         }
-        for own in keys {
-            match self.omap_before(object, state.number, own)? {
+        for (at, own) in keys.iter().enumerate() {
+            let before = match self.omap_before(object, state.number, own) {
+                Err(wait) => return Err(self.ask_for_rest(object, keys[at..].iter(), wait)),
+                before => before?,
+            };
+            match before {
                 Before::Value(old) => self.omap_removed(&mut state, own.len(), old.len()),
                 Before::Nothing => continue,
                 Before::Unknown => {}
@@ -173,7 +200,7 @@ impl Plan<'_> {
         self.own_omap(object)?;
         let Some(mut state) = object.record.omap.filter(|_| from < to) else { return Ok(()) };
         let is_counted = object.record.omap_is_counted();
-        if is_counted && self.keep_the_rest(object, state, (from, to))? {
+        if self.keep_the_rest(object, state, (from, to))? {
             return Ok(());
         }
         let mut layers = Ancestors::from_slice(&[state.number]);
@@ -215,11 +242,15 @@ impl Plan<'_> {
         state: OmapState,
         (from, to): (&Bytes, &Bytes),
     ) -> Result<bool, Wait> {
-        if state.keys <= KEYS_TOUCHED_MAX as u64 {
+        let is_counted = object.record.omap_is_counted();
+        if is_counted && state.keys <= KEYS_TOUCHED_MAX as u64 {
             return Ok(false);
         }
         let mut layers = Ancestors::from_slice(&[state.number]);
         layers.extend_from_slice(&object.omap_ancestors);
+        if !is_counted && !self.has_many_keys(&layers, (from, to))? {
+            return Ok(false);
+        }
         let mut kept = layer::Entries::new();
         for (start, end) in [(&b""[..], Some(&from[..])), (&to[..], None)] {
             let scan = &mut |from: &[u8], to: &[u8], max| self.scan(from, to, max);
@@ -235,10 +266,10 @@ impl Plan<'_> {
         };
         let goes = state.keys.saturating_sub(kept.len() as u64);
         let kept_bytes = kept.iter().map(|(_, value)| value.len()).sum::<usize>();
-        if goes <= KEYS_TOUCHED_MAX as u64 || kept_bytes > KEPT_BYTES_MAX {
+        if is_counted && goes <= KEYS_TOUCHED_MAX as u64 || kept_bytes > KEPT_BYTES_MAX {
             return Ok(false);
         }
-        let new = self.new_omap((header, kept), true);
+        let new = self.new_omap((header, kept), is_counted);
         let total = &mut self.effect.totals.omap_bytes;
         *total = *total - state.bytes + new.bytes;
         if !state.is_layered || self.leave_layer(state.number, None)? {
@@ -248,6 +279,16 @@ impl Plan<'_> {
         object.omap_is_new = true;
         object.record_mut().omap = Some(new);
         Ok(true)
+    }
+
+    /// True if a range has more keys than are removed one by one.
+    fn has_many_keys(&mut self, layers: &[u64], (from, to): (&Bytes, &Bytes)) -> Result<bool, Wait> {
+        let scan = &mut |from: &[u8], to: &[u8], max| self.scan(from, to, max);
+        match layer::list_omap(layers, from, Some(to), KEYS_TOUCHED_MAX, scan) {
+            Ok((_, more)) => Ok(more),
+            Err(wait) if is_rot(&wait) => Ok(false),
+            Err(wait) => Err(wait),
+        }
     }
 
     pub(super) fn omap_set_header(&mut self, object: &mut OpenObject, header: &Bytes) -> Result<(), Wait> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! begin (with an empty open batch): write deferred data to its blocks
-//!   ─▶ zones: put records of changed zones into the index, some in each turn; then freeze the memtable
+//!   ─▶ records: put states of changed PG logs and records of changed zones into the index, some in each turn; then freeze
+//!      the memtable
 //!   ─▶ settled: all of that is written, and the log is durable up to the mark  ─▶ write the manifest
 //!   ─▶ flush  ─▶ write the header, with the manifest and the new start of the log, flushed
 //!   ─▶ write the header to the other slot, flushed
@@ -10,7 +11,8 @@
 //! ```
 //!
 //! The record of a zone is that of its turn, and so may be newer than the mark. Replay from the mark redoes the same changes
-//! of bits once more. Records of zones are in tables when the log is durable up to their own turn.
+//! of bits once more. The state of a PG log has the mark of its turn, at which no batch is open, and replay passes over changes
+//! up to it. All these records are in tables when the log is durable up to their own turn.
 //!
 //! When space is short, only the space of replaced tables may be left to free, and a checkpoint that must write tables first
 //! cannot use it. Then a manifest of the present tables is written alone, under a header with the old start of the log, and
@@ -28,8 +30,8 @@ use bytes::Bytes;
 use device::{BLOCK, DeviceError, Durability};
 use std::collections::VecDeque;
 
-/// Bytes of zone records that one turn puts into the index.
-const ZONE_BYTES_OF_TURN: u64 = 64 << 10;
+/// Bytes of zone records, and of states of PG logs, that one turn puts into the index.
+const RECORD_BYTES_OF_TURN: u64 = 64 << 10;
 
 pub(super) struct Checkpoints {
     /// The header on the device.
@@ -91,7 +93,7 @@ struct Start {
     position: u64,
     chain: u32,
     totals: Totals,
-    /// Mark of the memtable that has the last record of a zone; `None` until it is frozen.
+    /// Mark of the memtable that has the last record of a zone or log; `None` until it is frozen.
     zones_mark: Option<u64>,
 }
 
@@ -159,7 +161,7 @@ impl Shard {
     }
 
     pub(super) fn checkpoint(&mut self) {
-        self.put_zones();
+        self.put_records();
         match self.checkpoints.state {
             CheckpointState::Idle if self.is_checkpoint_due() => self.spill_or_begin(),
             CheckpointState::Idle if self.can_make_room() => {
@@ -223,27 +225,34 @@ impl Shard {
     fn begin_checkpoint(&mut self) {
         self.checkpoints.forced = false;
         let mark = self.log.gathering() - 1;
-        let logs = self.pg_logs.take_dirty(mark).into_iter();
-        let logs = logs.map(|(id, record)| (key::log_state(id), Some(Bytes::from(record))));
-        self.index.apply(logs, LogMark(mark));
+        self.pg_logs.begin_states();
         self.space.begin_records();
         self.place_deferred(mark);
         let (position, chain) = (self.log.ring.head(), self.log.chain());
         let start = Start { mark, position, chain, totals: self.totals, zones_mark: None };
         self.checkpoints.state = CheckpointState::Settling(start);
-        self.put_zones();
+        self.put_records();
     }
 
-    /// Puts records of zones into the index: a bounded part of those that have changed before the checkpoint.
-    fn put_zones(&mut self) {
+    /// Puts states of logs and records of zones into the index: a bounded part of those that have changed before the
+    /// checkpoint.
+    fn put_records(&mut self) {
         let CheckpointState::Settling(start) = self.checkpoints.state else { return };
         if start.zones_mark.is_some() {
             return;
         }
         // The open batch may have changed them.
-        let mark = self.log.gathering() - self.log.is_nothing_gathered() as u64;
+        let is_between_batches = self.log.is_nothing_gathered();
+        let mark = self.log.gathering() - is_between_batches as u64;
+        if self.pg_logs.has_states() {
+            // Completions of the batches in flight lead to the end of an open one.
+            if is_between_batches {
+                self.put_log_states(mark);
+            }
+            return;
+        }
         let record_bytes = self.pool.map().zone_blocks() / 8;
-        let zones_max = (ZONE_BYTES_OF_TURN / record_bytes).max(1) as usize;
+        let zones_max = (RECORD_BYTES_OF_TURN / record_bytes).max(1) as usize;
         let (records, mut has_more) = self.space.next_records(zones_max);
         let puts = records
             .into_iter()
@@ -256,13 +265,20 @@ impl Shard {
             has_more = !self.checkpoints.old_zones.is_empty();
         }
         // The memtable ends with a batch: later changes of one would hold back its mark.
-        let is_frozen = !has_more && self.log.is_nothing_gathered();
+        let is_frozen = !has_more && is_between_batches;
         if is_frozen {
             self.index.freeze();
             self.checkpoints.state = CheckpointState::Settling(Start { zones_mark: Some(mark), ..start });
         }
         // More zones, or the flush of the frozen memtable.
         self.work_is_due |= has_more || is_frozen;
+    }
+
+    fn put_log_states(&mut self, mark: u64) {
+        let states = self.pg_logs.next_states(mark, RECORD_BYTES_OF_TURN as usize).into_iter();
+        let states = states.map(|(id, state)| (key::log_state(id), Some(Bytes::from(state))));
+        self.index.apply(states, LogMark(mark));
+        self.work_is_due = true;
     }
 
     fn is_settled(&self, start: Start) -> bool {

@@ -174,8 +174,13 @@ impl Log {
 impl Shard {
     /// True if the open batch takes another transaction.
     pub(super) fn log_has_room(&self) -> bool {
+        self.batch_has_room() && self.index.has_room()
+    }
+
+    /// True if the open batch takes further entries. Leases go on while the index is behind: it may wait for their zones.
+    pub(super) fn batch_has_room(&self) -> bool {
         let max = self.options.batch_bytes_max.min((self.log.ring.blocks() << 12) as usize / 8);
-        !self.log.wants_room && self.log.open.record.entries_len() < max && self.index.has_room()
+        !self.log.wants_room && self.log.open.record.entries_len() < max
     }
 
     /// Room in the log for the open batch with this effect. If there will be room later, a checkpoint makes it, and the plan

@@ -21,8 +21,10 @@ pub(super) struct Jobs {
     next: u64,
     by_ticket: BTreeMap<u64, Job>,
     queues: BTreeMap<Collection, VecDeque<u64>>,
-    /// Heads of queues wait for room.
+    /// Heads of queues wait for room, or for the next poll.
     stalled: bool,
+    /// The collection that the last poll had no time for: the next one begins with it.
+    goes_on_with: Option<Collection>,
     /// One of them waits for blocks.
     out_of_space: bool,
     /// Collections with a refusal that the caller has not seen.
@@ -227,6 +229,10 @@ impl Shard {
             if !self.jobs.is_first(ticket, transaction) {
                 return;
             }
+            if !self.may_query() {
+                (self.jobs.stalled, self.work_is_due) = (true, true);
+                return;
+            }
             if !self.log_has_room() {
                 self.jobs.stalled = true;
                 return;
@@ -260,13 +266,24 @@ impl Shard {
 
     /// Repeats jobs that waited for room.
     pub(super) fn advance_stalled(&mut self) {
+        if self.jobs.stalled && !self.may_query() {
+            self.work_is_due = true;
+            return;
+        }
         if !std::mem::take(&mut self.jobs.stalled) {
             return;
         }
         self.jobs.out_of_space = false;
         self.space.forget_shortage();
-        let collections: Vec<Collection> = self.jobs.queues.keys().copied().collect();
-        for collection in collections {
+        let first = self.jobs.goes_on_with.take();
+        let (before, behind): (Vec<_>, Vec<_>) =
+            self.jobs.queues.keys().partition(|collection| first.is_some_and(|first| **collection < first));
+        for collection in behind.into_iter().chain(before) {
+            if !self.may_query() {
+                (self.jobs.stalled, self.jobs.goes_on_with) = (true, Some(collection));
+                self.work_is_due = true;
+                return;
+            }
             self.advance(collection);
         }
     }
@@ -331,6 +348,7 @@ impl Shard {
         let cleaning_does = !self.cleaner.is_idle() && self.log_has_room();
         self.io.under_way() == 0
             && !self.can_lease()
+            && !self.waits_for_others()
             && self.log.is_idle()
             && !self.index_has_more
             && !checkpoint_does

@@ -5,6 +5,9 @@
 //! empty zone: not used any more ─▶ log entry: end of the lease ─ durable ─▶ pool
 //! ```
 //!
+//! A shard that finds the pool empty waits while others have empty zones to spare: the pool wakes them, and they give these
+//! zones back, those that they had leased ahead included.
+//!
 //! Both are changes of one key of the index, so they are logged, replayed and kept by checkpoints as all changes are.
 
 use super::Shard;
@@ -18,6 +21,8 @@ use std::collections::VecDeque;
 
 /// Zones that one turn takes or gives back.
 const ZONES_OF_TURN: u64 = 16;
+/// Polls in a row that a shard waits for zones of others. Their owners may have ended.
+const POLLS_WAITED_MAX: u32 = 1 << 17;
 
 #[derive(Default)]
 pub(super) struct Leases {
@@ -25,6 +30,8 @@ pub(super) struct Leases {
     arriving: VecDeque<(u64, ZoneId)>,
     /// Zones of which the end of the lease is in the log, by batch.
     leaving: VecDeque<(u64, ZoneId)>,
+    /// Polls since another shard's zones are waited for.
+    polls_waited: u32,
     /// A planted bug: zones that are used, with the batch before which their lease is not logged.
     unlogged: VecDeque<(u64, ZoneId)>,
 }
@@ -35,6 +42,7 @@ impl Shard {
         let durable = self.log.durable();
         while let Some((_, zone)) = self.leases.arriving.pop_front_if(|(batch, _)| *batch <= durable) {
             self.space.add_zone(zone);
+            self.index.plan_merges_again();
             self.jobs_may_go_on();
         }
         let is_early = planted::has(PlantedBug::ZoneGivenBackEarly);
@@ -43,12 +51,34 @@ impl Shard {
         {
             self.pool.give_back(self.number, zone);
         }
+        let can_give = self.may_change_leases();
+        let spare = if can_give { self.space.zones_to_spare() } else { 0 };
+        self.pool.set_spare(self.number, spare + self.leases.leaving.len() as u64);
+    }
+
+    /// True if work waits for a zone that another shard can give back.
+    pub(super) fn waits_for_others(&self) -> bool {
+        self.lacks_zones()
+            && self.failed.is_none()
+            && self.leases.polls_waited < POLLS_WAITED_MAX
+            && self.pool.free_blocks() == 0
+            && self.batch_has_room()
+            && self.space.zones_wanted(self.leases.arriving.len() as u64).1
+            && self.pool.others_have_spare(self.number)
+    }
+
+    fn lacks_zones(&self) -> bool {
+        self.jobs.lack_space() || self.index.is_starving()
+    }
+
+    /// True if another shard waits for zones that this one can spare.
+    pub(super) fn can_give_back(&self) -> bool {
+        self.pool.is_short() && self.may_change_leases() && !self.space.zones_to_give_back(true, 1).is_empty()
     }
 
     /// True if leases may change. A clean stop ends when nothing is left to log.
     fn may_change_leases(&self) -> bool {
-        let is_wanted = self.jobs.lack_space() || self.index.is_starving();
-        self.log_has_room() && (!self.checkpoints.is_stopping() || is_wanted)
+        self.batch_has_room() && (!self.checkpoints.is_stopping() || self.lacks_zones())
     }
 
     /// True if a lease would make room for waiting work.
@@ -60,6 +90,11 @@ impl Shard {
     /// Takes zones that are wanted, or gives back some that are not.
     pub(super) fn change_leases(&mut self) {
         self.log_late_leases();
+        if self.waits_for_others() {
+            self.leases.polls_waited += 1;
+        } else if !self.lacks_zones() {
+            self.leases.polls_waited = 0;
+        }
         if !self.may_change_leases() {
             return;
         }
@@ -69,7 +104,7 @@ impl Shard {
             if self.pool.free_blocks() > 0 {
                 self.lease(wanted.min(ZONES_OF_TURN) as usize);
             } else if is_urgent {
-                self.pool.miss();
+                self.pool.miss(self.number);
             }
         } else {
             self.end_leases(others_wait);

@@ -135,6 +135,8 @@ pub enum Failure {
 
 /// Rounds of a poll: it takes completions of requests that it started itself.
 const ROUNDS_MAX: usize = 16;
+/// Steps of index queries, each some 1 to 2 us, after which a poll continues no further job.
+const QUERY_STEPS_MAX: u64 = 1000;
 
 pub struct Shard {
     /// Its number on the device.
@@ -169,6 +171,10 @@ pub struct Shard {
     placement: Placement,
     discarding: discards::Discarding,
     cleaner: Cleaner,
+    /// [`Index::query_steps`] when the poll began.
+    query_steps_before: u64,
+    /// In every other poll, jobs that had no time before go on before those whose index blocks have come.
+    stalled_first: bool,
     /// A flush or merge has more work at once.
     index_has_more: bool,
     /// Completions arrived after the last turn.
@@ -226,6 +232,11 @@ impl Shard {
         self.io.next_deadline()
     }
 
+    /// Sets the budget of the memtables, in bytes.
+    pub fn set_memtable_budget(&mut self, bytes: usize) {
+        self.index.set_memtable_budget(bytes);
+    }
+
     fn token(&mut self) -> u64 {
         self.next_token += 1;
         self.next_token
@@ -261,17 +272,27 @@ impl Shard {
         }
     }
 
+    /// True if this poll may continue another job: transactions of many keys, or many transactions, share the turns.
+    fn may_query(&self) -> bool {
+        self.index.query_steps() - self.query_steps_before < QUERY_STEPS_MAX
+    }
+
     /// Continues all work that can go on. Each kind does a bounded amount.
     fn work(&mut self) {
-        let mut tickets = Vec::new();
-        self.index.ready(&mut tickets);
-        for ticket in tickets {
+        self.index.begin_turn();
+        if self.stalled_first && self.failed.is_none() {
+            self.advance_stalled();
+        }
+        while self.may_query()
+            && let Some(ticket) = self.index.next_ready()
+        {
             match ticket {
                 CLEANER => self.cleaner.index_is_ready(),
                 SPILLER => self.spiller.index_is_ready(),
                 Ticket(job) => self.retry(job),
             }
         }
+        self.work_is_due |= self.index.has_ready();
         if self.failed.is_none() {
             self.space.release(self.log.durable());
             self.settle_leases();
@@ -304,6 +325,8 @@ impl Shard {
             || self.can_discard()
             || self.can_spill()
             || self.can_lease()
+            || self.can_give_back()
+            || self.waits_for_others()
             || cleans;
         let background = background && self.failed.is_none();
         self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
@@ -319,7 +342,9 @@ impl Shard {
                     || self.can_clean()
                     || self.can_spill()
                     || self.can_discard()
-                    || self.can_lease())
+                    || self.can_lease()
+                    || self.can_give_back()
+                    || self.waits_for_others())
     }
 
     /// Headers and log on the device.
@@ -359,6 +384,8 @@ impl ObjectStore for Shard {
         let mut finished = std::mem::take(&mut self.finished);
         self.cleaner.had_step = false;
         self.spiller.begin_poll();
+        self.query_steps_before = self.index.query_steps();
+        self.stalled_first = !self.stalled_first;
         for _ in 0..ROUNDS_MAX {
             self.work_is_due = false;
             self.work();

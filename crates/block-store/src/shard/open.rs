@@ -777,6 +777,8 @@ impl Recovery<'_> {
             placement: Default::default(),
             discarding: super::discards::Discarding::default(),
             cleaner: super::Cleaner::new(self.to_clean),
+            query_steps_before: 0,
+            stalled_first: false,
             index_has_more: false,
             work_is_due: true,
             ready: Vec::new(),

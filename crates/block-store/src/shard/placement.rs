@@ -11,9 +11,9 @@ use codec::Rope;
 use device::{DeviceError, Durability};
 
 /// Blocks of one write.
-const WRITE_BLOCKS_MAX: u64 = 256;
+const WRITE_BLOCKS_MAX: u64 = 64;
 /// Blocks of all writes in flight.
-const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
+const IN_FLIGHT_BLOCKS_MAX: u64 = 64;
 
 #[derive(Default)]
 pub(super) struct Placement {

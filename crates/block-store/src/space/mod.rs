@@ -33,7 +33,7 @@ mod zone_map;
 
 pub use bitmap::Bitmap;
 pub use lease::{lease_bits, lease_record};
-pub use pool::{LeaseConflict, Pool};
+pub use pool::{LeaseConflict, Pool, Waker};
 pub use run::Run;
 pub use zone_map::{ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZoneId, ZoneMap};
 
@@ -234,6 +234,14 @@ impl Space {
         let lacking = self.reserve.saturating_sub(have).div_ceil(size);
         let spare = have.saturating_sub(self.reserve) / size;
         (lacking, spare.min(self.summary.empty().len() as u64 + arriving))
+    }
+
+    /// Empty zones that could be given back for another shard.
+    pub fn zones_to_spare(&self) -> u64 {
+        match self.short_by > 0 || self.index_is_short {
+            true => 0,
+            false => self.spare_zones(0).1,
+        }
     }
 
     /// Empty zones to give back, at most `max`. `others_wait`: another shard found the pool empty.

@@ -35,7 +35,14 @@ pub struct Pool {
     free_blocks: AtomicU64,
     /// A shard found no zone; the others keep no empty ones.
     is_short: AtomicBool,
+    /// Zones that each shard could give back now, or is giving back.
+    spare: Box<[AtomicU64]>,
+    /// Wakes the owner of each shard, which may sleep without work of its own.
+    wakers: Mutex<BTreeMap<usize, Waker>>,
 }
+
+/// Makes the host poll a shard soon. It is called on another shard's thread.
+pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 struct Leases {
     /// Owners of zones that are not free.
@@ -93,10 +100,13 @@ impl Pool {
             is_open: false,
             stays_shut,
         };
+        let spare = superblock.shards.iter().map(|_| AtomicU64::new(0)).collect();
         Arc::new(Pool {
             superblock,
             key,
             map,
+            spare,
+            wakers: Mutex::default(),
             leases: Mutex::new(leases),
             free_blocks: AtomicU64::new(0),
             is_short: AtomicBool::new(false),
@@ -185,9 +195,33 @@ impl Pool {
         self.lock().free.contains(&zone)
     }
 
-    /// Tells the other shards that one waits for a zone.
-    pub(crate) fn miss(&self) {
-        self.is_short.store(true, Ordering::Relaxed);
+    /// Sets how a shard is woken when another one waits for a zone.
+    pub fn set_waker(&self, shard: usize, waker: Waker) {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).insert(shard, waker);
+    }
+
+    /// A shard waits for a zone: the others give back those that they can spare.
+    pub(crate) fn miss(&self, shard: usize) {
+        let is_new = !self.is_short.swap(true, Ordering::Relaxed);
+        if !is_new {
+            return;
+        }
+        for (other, waker) in &*self.wakers.lock().unwrap_or_else(PoisonError::into_inner) {
+            if *other != shard && self.spare[*other].load(Ordering::Relaxed) > 0 {
+                waker();
+            }
+        }
+    }
+
+    /// A shard tells the number of zones that it can give back, those that are on their way included.
+    pub(crate) fn set_spare(&self, shard: usize, zones: u64) {
+        self.spare[shard].store(zones, Ordering::Relaxed);
+    }
+
+    /// True if another shard can give zones back.
+    pub(crate) fn others_have_spare(&self, shard: usize) -> bool {
+        let others = self.spare.iter().enumerate().filter(|(other, _)| *other != shard);
+        others.into_iter().any(|(_, spare)| spare.load(Ordering::Relaxed) > 0)
     }
 
     /// True if a shard wanted more zones than there were.

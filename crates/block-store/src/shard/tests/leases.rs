@@ -17,6 +17,8 @@ use device::BLOCK;
 use device::dice::Dice;
 use device::simulated::{Pace, Simulated};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use store::{Change, Completion, ObjectStore, Transaction};
 
 const OBJECTS: u64 = 30;
@@ -358,4 +360,44 @@ fn one_shard_of_sixteen_fills_the_device() {
         shards.iter_mut().for_each(|shard| drop(settle(shard)));
     }
     assert!(counts.iter().all(|count| count * OBJECT > SIZE / 10 * 9), "{counts:?} objects of 1 MiB");
+}
+
+/// The other shard has no work of its own: only the pool wakes it.
+#[test]
+fn idle_shard_spares_its_zones_for_a_full_one() {
+    const OBJECT: u64 = 256 << 10;
+    let disk = formatted_for(2, 16 << 20, 256 << 10, 1);
+    let (mut shards, pool) = try_open_all(&disk, &Options { discard_blocks: None, ..small() }).unwrap();
+    let woken = Arc::new(AtomicBool::new(false));
+    let waker = Arc::clone(&woken);
+    pool.set_waker(1, Box::new(move || waker.store(true, Ordering::Relaxed)));
+    shards.iter_mut().for_each(|shard| drop(settle(shard)));
+    let spare = shards[1].space.zones_to_spare();
+    assert!(spare > 0, "it leases ahead");
+    let before = shards[1].space.leases().count();
+    let commit = |shards: &mut Vec<Shard>, change: Change| {
+        shards[0].submit(1, one(change));
+        let mut out = Vec::new();
+        while out.is_empty() {
+            shards[0].poll(&mut out);
+            if woken.swap(false, Ordering::Relaxed) {
+                settle(&mut shards[1]);
+            }
+        }
+        out.pop().expect("just seen")
+    };
+    commit(&mut shards, Change::CreateCollection { split_bits: 0 });
+    let data = ::bytes::Bytes::from(vec![5; OBJECT as usize]);
+    for count in 0.. {
+        let id = object(&format!("o{count}"), 1);
+        let write = Change::Write { object: id, offset: 0, data: data.clone().into() };
+        let completion = commit(&mut shards, write);
+        if completion != (Completion::Committed { tag: 1 }) {
+            let refused = Completion::Refused { tag: 1, why: store::Refusal::NoSpace };
+            assert_eq!(completion, refused, "{:?}", shards[0].failure());
+            break;
+        }
+    }
+    assert_eq!(pool.free_blocks(), 0);
+    assert_eq!(shards[1].space.leases().count(), before - spare as usize, "it keeps no spare zone");
 }

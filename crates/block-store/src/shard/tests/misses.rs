@@ -1,16 +1,16 @@
 //! Cold blocks: how often a request waits for the device, counted on a device that answers all of a wait at once.
 
-use super::operations::{home, object};
+use super::operations::{home, object, pg};
 use super::{formatted, open, settle, small};
 use crate::attach;
 use crate::index;
-use crate::shard::{Options, Shard};
+use crate::shard::{Options, QUERY_STEPS_MAX, Shard};
 use device::simulated::{Pace, Simulated};
 use device::{BLOCK, BlockDevice, Done, Request};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use store::{Answer, Change, Completion, ObjectId, ObjectStore, Query, ReadRequest, Transaction};
+use store::{Answer, Change, Collection, Completion, ObjectId, ObjectStore, Query, ReadRequest, Transaction};
 
 const KEYS: u64 = 20_000;
 const ASKED: u64 = 1_000;
@@ -209,4 +209,38 @@ fn cold_listing_returns_its_part_and_goes_on() {
     }
     assert_eq!(listed, objects);
     assert!(answers > 3, "{answers} answers: none was cut short");
+}
+
+#[test]
+fn waiting_transactions_share_several_polls() {
+    const PGS: u32 = 8;
+    let disk = formatted(128 << 20, 8 << 20, Pace::AtOnce, 1);
+    let mut shard = open(&disk, options());
+    let collection = |seed| Collection::Pg(pg(seed));
+    let set = |seed: u32, byte: u8| Transaction {
+        collection: collection(seed),
+        changes: vec![Change::OmapSet {
+            object: object("keys", seed),
+            entries: (0..ASKED).map(|i| (omap_key(i), vec![byte; 100].into())).collect(),
+        }],
+    };
+    for seed in 0..PGS {
+        let changes = vec![Change::CreateCollection { split_bits: PGS.ilog2() as u8 }];
+        shard.submit(0, Transaction { collection: collection(seed), changes });
+        shard.submit(0, set(seed, 1));
+        settle(&mut shard);
+    }
+    shard.stop();
+    settle(&mut shard);
+    let (mut shard, _) = opened_cold(&disk);
+    (0..PGS).for_each(|seed| shard.submit(seed.into(), set(seed, 2)));
+    let (mut done, mut steps_max, mut goes_on) = (Vec::new(), 0, true);
+    while goes_on {
+        let before = shard.index.query_steps();
+        goes_on = shard.poll(&mut done);
+        steps_max = steps_max.max(shard.index.query_steps() - before);
+    }
+    assert_eq!(done.len(), PGS as usize, "{done:?}");
+    // A transaction is planned as a whole.
+    assert!(steps_max <= QUERY_STEPS_MAX + 2 * ASKED, "{steps_max} steps in one poll");
 }

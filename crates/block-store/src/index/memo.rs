@@ -1,0 +1,122 @@
+//! Answers of the tables to callers that wait, by key.
+//!
+//! A transaction of a thousand keys is planned again after each wait for the device. Its repeated queries find their
+//! answers here instead of in every table. An answer is valid until a flush adds newer tables; memtables are newer, and are
+//! searched first.
+
+use super::Ticket;
+use super::recent::Answer;
+use bytes::Bytes;
+use hashbrown::HashTable;
+use std::collections::BTreeMap;
+
+/// Queries of one caller in a row that are not remembered: [`super::recent`] has them.
+const SKIPPED: usize = 64;
+/// Answers of all waiting callers. At more all are forgotten: a caller may never come back.
+const ANSWERS_MAX: usize = 1 << 14;
+
+#[derive(Default)]
+pub struct Memos {
+    asker: Option<Ticket>,
+    /// Table answers that the asker has had in a row.
+    asked: usize,
+    answers: HashTable<Answer>,
+    /// The asker waits: its answers are kept.
+    waits: bool,
+    kept: BTreeMap<Ticket, HashTable<Answer>>,
+    kept_answers: usize,
+}
+
+impl Memos {
+    /// A query of this caller begins.
+    #[inline]
+    pub fn begin(&mut self, ticket: Ticket) {
+        if self.asker != Some(ticket) {
+            self.change_asker(ticket);
+        }
+    }
+
+    fn change_asker(&mut self, ticket: Ticket) {
+        let before = self.asker.replace(ticket);
+        if std::mem::take(&mut self.waits)
+            && let Some(before) = before.filter(|_| !self.answers.is_empty())
+        {
+            if self.kept_answers > ANSWERS_MAX {
+                self.kept.clear();
+                self.kept_answers = 0;
+            }
+            self.kept_answers += self.answers.len();
+            self.kept.insert(before, std::mem::take(&mut self.answers));
+        }
+        self.asked = 0;
+        self.answers.clear();
+        if !self.kept.is_empty()
+            && let Some(answers) = self.kept.remove(&ticket)
+        {
+            self.kept_answers = self.kept_answers.saturating_sub(answers.len());
+            self.answers = answers;
+        }
+    }
+
+    #[inline]
+    pub fn find(&self, key: &[u8], hash: u64) -> Option<&Option<Bytes>> {
+        if self.answers.is_empty() {
+            return None;
+        }
+        self.answers.find(hash, |answer| answer.is_of(key, hash)).map(|answer| &answer.value)
+    }
+
+    /// An answer to the asker.
+    #[inline]
+    pub fn keep(&mut self, key: &[u8], hash: u64, value: &Option<Bytes>) {
+        self.asked += 1;
+        if self.asked > SKIPPED {
+            let answer = Answer::new(key, hash, value.clone());
+            self.answers.insert_unique(hash, answer, |answer| answer.hash);
+        }
+    }
+
+    /// The asker waits, and will repeat its queries.
+    pub fn hold(&mut self, ticket: Ticket) {
+        self.waits |= self.asker == Some(ticket);
+    }
+
+    /// Forgets all answers, after a flush.
+    pub fn clear(&mut self) {
+        *self = Memos::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(memos: &mut Memos, ticket: u64, count: u64) {
+        memos.begin(Ticket(ticket));
+        (0..count).for_each(|n| memos.keep(&n.to_be_bytes(), n, &None));
+    }
+
+    #[test]
+    fn waiting_caller_finds_its_answers_again() {
+        let mut memos = Memos::default();
+        ask(&mut memos, 1, 100);
+        memos.hold(Ticket(1));
+        ask(&mut memos, 2, 100);
+        memos.begin(Ticket(1));
+        assert_eq!(memos.find(&99_u64.to_be_bytes(), 99), Some(&None));
+        assert_eq!(memos.find(&1_u64.to_be_bytes(), 1), None, "one of the first");
+        assert_eq!(memos.find(&99_u64.to_be_bytes(), 98), None, "another hash");
+        memos.begin(Ticket(2));
+        assert_eq!(memos.find(&99_u64.to_be_bytes(), 99), None, "it did not wait");
+    }
+
+    #[test]
+    fn flush_forgets_all_answers() {
+        let mut memos = Memos::default();
+        ask(&mut memos, 1, 100);
+        memos.hold(Ticket(1));
+        memos.clear();
+        memos.begin(Ticket(1));
+        assert_eq!(memos.find(&99_u64.to_be_bytes(), 99), None);
+    }
+}
