@@ -16,7 +16,8 @@ use crate::node::Death;
 use block_store::check::{Depth, Finding};
 use block_store::format::{KeyHolder, KeySecret, NewKeys};
 use block_store::{
-    Damage, FormatOptions, Identity, Options, Patience, Shard, attach_with_key, format, index, read_superblock,
+    Damage, FormatOptions, Identity, Options, Patience, Shard, attach_with_key, format, index,
+    read_superblock,
 };
 use bytes::Bytes;
 use device::BLOCK;
