@@ -68,6 +68,7 @@ option_set! {
         discard: bool = "bdev_enable_discard",
         fsid: String = "fsid",
         idle_poll_us: u64 = "shoal_idle_poll_us",
+        key_file: Option<PathBuf> = "shoal_key_file",
         memstore_bytes: u64 = "memstore_device_bytes",
         objectstore: String = "osd_objectstore",
         uuid: String = "osd_uuid",
