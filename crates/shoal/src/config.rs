@@ -69,6 +69,7 @@ option_set! {
         flush: String = "shoal_device_flush",
         fsid: String = "fsid",
         idle_poll_us: u64 = "shoal_idle_poll_us",
+        key_file: Option<PathBuf> = "shoal_key_file",
         memstore_bytes: u64 = "memstore_device_bytes",
         objectstore: String = "osd_objectstore",
         uuid: String = "osd_uuid",

@@ -3,12 +3,14 @@
 //! Everything happens in one proposal, or nothing. The host draws its own id and those of its OSDs, so that it can repeat a join
 //! whose answer was lost: it gets the same answer, and counts once.
 
+use super::osd::lockbox;
 use super::{Answer, Command, Ctx, Outcome, commands};
 use crate::auth_entity::AuthEntity;
 use crate::join_token;
 use crate::joining::{Host, Token};
 use crate::osd_step::{sealed, step_after};
 use crate::proposal::Change;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use command::errno::{EBUSY, EEXIST, EPERM};
 use command::{Json, object, signature};
 use placement::crush::edit::{self, Location};
@@ -20,7 +22,7 @@ use wire::types::{AuthName, CrushMap, EntityKind, OsdMap, OsdState, Uuid};
 
 pub(super) const COMMANDS: &[Command] = commands! {
     "shoal join name=name,type=CephString name=id,type=CephUUID name=addr,type=CephString name=clock,type=CephInt,range=0 name=monitor,type=CephChoices,strings=auto|yes|no,req=false name=osds,type=CephString,n=N,req=false",
-        "add a host with OSDs, each UUID:BYTES:CLASS, by the key of a join token", "mon", "rwx", join;
+        "add a host with OSDs, each UUID:BYTES:CLASS or UUID:BYTES:CLASS:encrypted, by the key of a join token", "mon", "rwx", join;
 };
 
 /// True for the command whose answer has keys: it needs a connection in secure mode.
@@ -34,6 +36,8 @@ const CLOCK_OFF_S_MAX: u64 = 10;
 const MONITORS_WANTED: usize = 3;
 const MONITORS_MAX: usize = 5;
 const OSDS_MAX: usize = 256;
+/// Random bytes of the key of an encrypted store, as many as stock's.
+const STORE_KEY_BYTES: usize = 128;
 /// CRUSH weights count TiB.
 const TIB: f64 = (1u64 << 40) as f64;
 pub(super) const ROOT: &str = "default";
@@ -43,6 +47,8 @@ struct NewOsd {
     uuid: Uuid,
     bytes: u64,
     class: String,
+    /// Its store is encrypted with a key that the monitors make and keep.
+    is_encrypted: bool,
 }
 
 impl NewOsd {
@@ -50,12 +56,18 @@ impl NewOsd {
         let parsed = || {
             let mut parts = text.split(':');
             let (uuid, bytes, class) = (parts.next()?, parts.next()?, parts.next()?);
-            let osd =
-                NewOsd { uuid: uuid.parse().ok()?, bytes: bytes.parse().ok()?, class: class.to_owned() };
+            let is_encrypted = match parts.next() {
+                None => false,
+                Some(word) => (word == "encrypted").then_some(true)?,
+            };
+            let (uuid, bytes) = (uuid.parse().ok()?, bytes.parse().ok()?);
+            let osd = NewOsd { uuid, bytes, class: class.to_owned(), is_encrypted };
             let fits = parts.next().is_none() && edit::is_valid_name(class) && osd.uuid != Uuid::default();
             fits.then_some(osd)
         };
-        parsed().ok_or_else(|| Answer::invalid(format!("'{text}' is no OSD: expected UUID:BYTES:CLASS")))
+        parsed().ok_or_else(|| {
+            Answer::invalid(format!("'{text}' is no OSD: expected UUID:BYTES:CLASS[:encrypted]"))
+        })
     }
 }
 
@@ -110,10 +122,13 @@ fn join(ctx: &mut Ctx<'_>) -> Outcome {
     let osds = add_osds(ctx, &wish)?;
 
     let mut keys = BTreeMap::new();
-    for (osd, is_new) in &osds {
+    for ((osd, is_new), wished) in osds.iter().zip(&wish.osds) {
         let caps = [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
         let name = AuthName::new(EntityKind::OSD, osd.to_string());
         give_key(ctx, &mut keys, name, &caps, *is_new);
+        if wished.is_encrypted {
+            give_lockbox(ctx, &mut keys, wished.uuid);
+        }
     }
     give_key(
         ctx,
@@ -355,6 +370,19 @@ fn place_host(crush: &mut CrushMap, name: &str) -> Result<(), edit::EditError> {
     let kind = edit::type_id(crush, "host").unwrap_or(1);
     let id = edit::add_bucket(crush, name, kind as u16)?;
     edit::move_bucket(crush, id, &[("root".to_owned(), ROOT.to_owned())].into())
+}
+
+/// The key that reads the key of an encrypted OSD's store goes to the host. The store's key is made here, once.
+fn give_lockbox(ctx: &mut Ctx<'_>, keys: &mut BTreeMap<String, AuthEntity>, osd: Uuid) {
+    let caps = lockbox::caps(osd);
+    let caps: Vec<(&str, &str)> = caps.iter().map(|(service, text)| (*service, text.as_str())).collect();
+    give_key(ctx, keys, lockbox::entity(osd), &caps, false);
+    let key = lockbox::key_path(osd);
+    if !ctx.state.config_keys.contains_key(&key) {
+        let secret: [u8; STORE_KEY_BYTES] = ctx.random.bytes();
+        let value = Some(BASE64_STANDARD.encode(secret).into());
+        ctx.changes.push(Change::ConfigKey { key, value });
+    }
 }
 
 /// The entity's key goes to the host. One that is new, or that is a new daemon's, gets a key that nobody has had.

@@ -70,6 +70,9 @@ pub struct HostArgs {
     /// Size of each such file
     #[arg(long, default_value = "10G", value_parser = parse_size)]
     pub size: u64,
+    /// Encrypt the stores of the OSDs that this makes; the monitors keep their keys
+    #[arg(long)]
+    pub encrypt: bool,
     /// The port of the host's monitor; its daemons use those above [default: 3300]
     #[arg(long)]
     pub port: Option<u16>,
@@ -91,6 +94,7 @@ impl HostArgs {
             osds: self.osds,
             size: self.size,
             monitor,
+            encrypt: self.encrypt,
         }
     }
 

@@ -16,12 +16,15 @@ use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
 use crate::host::osd::{Mail, OsdRole, Outcome};
 use crate::host::stale_scan::StaleScan;
 use crate::host::store::Store;
+use crate::host::store_key::OsdKey;
 use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
+use block_store::format::NewKeys;
 use command::osd_network;
 use command::perf::Counter;
 use command::restart::{self, Checked};
-use machine::CoreId;
+use device::encrypted::{DATA_KEY_BYTES, DataKey};
+use machine::{CoreId, Random};
 use osd::control::{Addrs, ControlConfig, VersionText};
 use osd::node::{Budgets, Core, CoreConfig, StoreContents, shards_of};
 use runtime::device::FlushPolicy;
@@ -36,6 +39,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::MemoryStore;
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
+use zeroize::Zeroizing;
 
 /// Run an OSD in the foreground, as an init system would; SIGTERM stops it cleanly. Or make its store
 #[derive(Debug, clap::Args)]
@@ -45,6 +49,8 @@ Examples:
                         make its store on a disk, once; osd_data/block becomes a link to it
   shoal osd --conf /srv/shoal/ceph.conf --id 1 --mkfs --size 100G --cores 4
                         make it in the file osd_data/block, for up to four cores
+  shoal osd --conf /srv/shoal/ceph.conf --id 2 --mkfs --encrypt --key-file /run/osd.2.key --device /dev/sdb
+                        make it encrypted, with a key that you keep
   shoal osd --conf /srv/shoal/ceph.conf --id 0
                         run it
 
@@ -69,6 +75,12 @@ pub struct Args {
     /// Format a device that is not blank. Its contents are lost
     #[arg(long, requires = "mkfs")]
     force: bool,
+    /// Encrypt the store that --mkfs makes, with AES-256-XTS
+    #[arg(long, requires = "mkfs")]
+    encrypt: bool,
+    /// The key of an encrypted store, as --set shoal_key_file=FILE [default: the monitors have it]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// Start without the options of the monitors' database, with the configuration file and the command line alone
     #[arg(long)]
     no_mon_config: bool,
@@ -129,6 +141,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let wait = if args.mkfs { Wait::FirstAttempt } else { Wait::UntilAnswered };
     let mut daemon = args.daemon.clone();
     daemon.set.extend(args.cores.map(|cores| format!("shoal_cores={cores}")));
+    daemon.set.extend(args.key_file.as_ref().map(|file| format!("shoal_key_file={}", file.display())));
     let boot = Boot::begin("osd", &daemon, |layers, _| match args.no_mon_config {
         true => Ok(BTreeMap::new()),
         false => stored_options::fetch(layers, wait),
@@ -145,13 +158,16 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let start = OsdStartOptions::read(&boot.layers);
     let block = &start.block_path;
     let path = args.device.as_deref().unwrap_or(block);
+    let mut random = system::os_random()?;
+    let encryption = args.encrypt.then(|| new_keys(boot, &start, &mut random)).transpose()?;
     let making = Making {
         owner: owner(boot, &start),
         shards: start.cores.into(),
         size: args.size.unwrap_or_else(|| MkfsOptions::read(&boot.layers).block_bytes),
         force: args.force,
         discard: start.discard,
-        identity: system::os_random()?.bytes(),
+        identity: random.bytes(),
+        encryption,
     };
     disk::is_linked(block, path)?;
     let made = disk::make(path, &making)?;
@@ -167,6 +183,24 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
 
 fn flush_policy(start: &OsdStartOptions) -> anyhow::Result<FlushPolicy> {
     start.flush.parse().map_err(|why| anyhow::anyhow!("shoal_device_flush: {why}"))
+}
+
+fn osd_key<'a>(boot: &'a Boot, start: &'a OsdStartOptions, wait: Wait) -> OsdKey<'a> {
+    OsdKey {
+        layers: &boot.layers,
+        file: start.key_file.clone(),
+        osd_uuid: &start.uuid,
+        osd_data: &start.data,
+        wait,
+    }
+}
+
+/// A random data key for a new store, and the key that wraps it.
+fn new_keys(boot: &Boot, start: &OsdStartOptions, random: &mut Random) -> anyhow::Result<NewKeys> {
+    let (secret, holder) = osd_key(boot, start, Wait::FirstAttempt).for_new_store()?;
+    let bytes: Zeroizing<[u8; DATA_KEY_BYTES]> = Zeroizing::new(random.bytes());
+    let data_key = DataKey::new(&bytes).context("the random data key is weak: repeat")?;
+    Ok(NewKeys { data_key, secret, holder })
 }
 
 /// The objects' medium, before the cores open their parts of it.
@@ -186,8 +220,12 @@ impl Objects {
         let wished = start.cores;
         let block = &start.block_path;
         if std::fs::symlink_metadata(block).is_ok() {
-            let device = Device::open(block)?.with_flush_policy(flush_policy(start)?);
-            device.must_be_of(&owner(boot, start))?;
+            let key = osd_key(boot, start, Wait::UntilAnswered);
+            let device = Device::open(block, &|superblock| {
+                disk::must_be_of(block, superblock, &owner(boot, start))?;
+                key.of_store(superblock)
+            })?;
+            let device = device.with_flush_policy(flush_policy(start)?);
             device.log_flushes();
             let device = device.grown(wished.into())?;
             let shards = device.shards() as u16;
@@ -239,6 +277,9 @@ impl Objects {
                 set("bluestore_bdev_type", kind.into());
                 set("shoal_device_flush", device.disk.persistence().to_string());
                 set("shoal_device_write_cache", device.disk.write_cache().to_string());
+                if device.superblock().encryption.is_some() {
+                    set("shoal_store_encrypted", "1".into());
+                }
             }
         }
     }

@@ -1,14 +1,16 @@
 //! `shoal store`: a store on disk, looked at and repaired by a person while its OSD does not run.
 
 use super::store_pg;
-use crate::store_tool::opened::Opened;
+use crate::host::{disk, store_key};
+use crate::store_tool::opened::{Opened, Place, device_of};
 use crate::store_tool::{dump, fsck, stats, transfer};
 use anyhow::Context;
+use block_store::format::KeyHolder;
 use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Check, count, list or copy what an OSD has on its disk, while the OSD does not run
@@ -21,10 +23,15 @@ Examples:
   shoal store export .shoal/osd.0 osd.0.export   what can be read, into a file
   shoal store import .shoal/osd.1 osd.0.export   and from there into an empty store
   shoal store pg list .shoal/osd.0               its PGs; `shoal store pg --help` shows more
+  shoal store rekey .shoal/osd.0 --key-file old --new-key-file new
+                                                 another key for an encrypted store
 
 DEVICE is a file, a block device, or an OSD's directory. Exit codes: 0, all is well; 4, damage was found, or not
 everything could be read; 1, it could not be done (the device is in use, is no store, …).")]
 pub struct Args {
+    /// The key of an encrypted store
+    #[arg(long, global = true, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -70,6 +77,16 @@ enum Command {
         device: PathBuf,
         file: PathBuf,
     },
+    /// Change the key of an encrypted store. The data is not written again
+    Rekey {
+        device: PathBuf,
+        /// The new key: at least 32 random bytes, or a text of that length
+        #[arg(long, value_name = "FILE")]
+        new_key_file: PathBuf,
+        /// The OSD is to ask the monitors for the new key. It must be stored there, too
+        #[arg(long)]
+        with_monitors: bool,
+    },
     Pg(store_pg::Args),
 }
 
@@ -77,9 +94,11 @@ enum Command {
 const DAMAGED: u8 = 4;
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let key_file = args.key_file.as_deref();
+    let place = |device: &Path| Place::new(device, key_file);
     match &args.command {
         Command::Fsck { device, deep, format } => {
-            let findings = fsck::check(device, *deep)?;
+            let findings = fsck::check(&place(device), *deep)?;
             match format {
                 Format::Plain => print!("{}", findings.text()),
                 Format::Json => print_json(&findings.json())?,
@@ -87,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(if findings.is_sound() { ExitCode::SUCCESS } else { DAMAGED.into() })
         }
         Command::Stats { device, format } => {
-            let store = Opened::open(device)?;
+            let store = Opened::open(place(device))?;
             match format {
                 Format::Plain => print!("{}", stats::text(&store)),
                 Format::Json => print_json(&stats::json(&store))?,
@@ -96,7 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Dump { device, only } => {
-            let mut store = Opened::open(device)?;
+            let mut store = Opened::open(place(device))?;
             let mut out = BufWriter::new(stdout().lock());
             dump::write(&mut store, only.as_deref(), &mut out)?;
             out.flush()?;
@@ -104,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Export { device, file } => {
-            let mut store = Opened::open(device)?;
+            let mut store = Opened::open(place(device))?;
             let out = conf::private::file_options().write(true).create_new(true).open(file);
             let out = out.with_context(|| format!("cannot make {}", file.display()))?;
             let mut out = BufWriter::with_capacity(1 << 20, out);
@@ -116,15 +135,36 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(if exported.lost.is_empty() { ExitCode::SUCCESS } else { DAMAGED.into() })
         }
         Command::Import { device, file } => {
-            let mut store = Opened::open(device)?;
+            let mut store = Opened::open(place(device))?;
             let from = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
             let objects = transfer::import(&mut store, &mut BufReader::with_capacity(1 << 20, from))?;
             store.close()?;
             println!("{objects} objects are in {}", device.display());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Pg(args) => store_pg::run(args),
+        Command::Rekey { device, new_key_file, with_monitors } => {
+            let old = key_file.context("rekey needs the present key: give it with --key-file FILE")?;
+            rekey(device, old, new_key_file, *with_monitors)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Pg(pg) => store_pg::run(pg, key_file),
     }
+}
+
+fn rekey(device: &Path, old: &Path, new: &Path, with_monitors: bool) -> anyhow::Result<()> {
+    let holder = if with_monitors { KeyHolder::Monitors } else { KeyHolder::File };
+    let device = device_of(device);
+    let superblock = disk::rekey(&device, &store_key::read(old)?, &store_key::read(new)?, holder)?;
+    println!("{} has the new key, and the old one opens it no longer", device.display());
+    if with_monitors {
+        let uuid = superblock.label.split(' ').nth(1).unwrap_or("UUID");
+        println!(
+            "Next: ceph config-key set {} -i {}; then remove the file",
+            store_key::key_path(uuid),
+            new.display()
+        );
+    }
+    Ok(())
 }
 
 fn print_json(value: &Value) -> anyhow::Result<()> {

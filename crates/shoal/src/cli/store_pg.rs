@@ -2,6 +2,7 @@
 
 use crate::cli::store::Format;
 use crate::cli::term;
+use crate::store_tool::opened::Place;
 use crate::store_tool::pg::access::Access;
 use crate::store_tool::pg::{change, export, import, show};
 use anyhow::{Context, bail};
@@ -97,10 +98,11 @@ enum Command {
 /// As of `fsck`.
 const DAMAGED: u8 = 4;
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args, key_file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let place = |device: &Path| Place::new(device, key_file);
     match &args.command {
         Command::List { device, format } => {
-            let mut store = Access::open(device)?;
+            let mut store = Access::open(place(device))?;
             let rows = show::list(&mut store);
             match format {
                 Format::Plain => print!("{}", show::list_text(&rows)),
@@ -109,19 +111,21 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             store.close()?;
         }
         Command::Info { device, pg } => {
-            let mut store = Access::open(device)?;
+            let mut store = Access::open(place(device))?;
             println!("{}", show::info(&mut store, SpgId::from(*pg))?);
             store.close()?;
         }
         Command::Log { device, pg } => {
-            let mut store = Access::open(device)?;
+            let mut store = Access::open(place(device))?;
             println!("{}", show::log(&mut store, SpgId::from(*pg))?);
             store.close()?;
         }
-        Command::Export { device, pg, file } => return export_pg(device, SpgId::from(*pg), file),
-        Command::Import { device, file } => import_pg(device, file)?,
-        Command::MarkComplete { device, pg, force } => mark_complete(device, SpgId::from(*pg), *force)?,
-        Command::Remove { device, pg, force } => remove(device, SpgId::from(*pg), *force)?,
+        Command::Export { device, pg, file } => return export_pg(place(device), SpgId::from(*pg), file),
+        Command::Import { device, file } => import_pg(place(device), file)?,
+        Command::MarkComplete { device, pg, force } => {
+            mark_complete(place(device), SpgId::from(*pg), *force)?
+        }
+        Command::Remove { device, pg, force } => remove(place(device), SpgId::from(*pg), *force)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -130,11 +134,11 @@ fn parse_pg(text: &str) -> Result<PgId, String> {
     text.parse().map_err(|()| "a PG is POOL.SEED, the seed in hexadecimal: 2.1f".into())
 }
 
-fn export_pg(device: &Path, pg: SpgId, file: &Path) -> anyhow::Result<ExitCode> {
+fn export_pg(place: Place, pg: SpgId, file: &Path) -> anyhow::Result<ExitCode> {
     if file.symlink_metadata().is_ok() {
         bail!("{} is there already: choose another name, or remove it", file.display());
     }
-    let mut store = Access::open(device)?;
+    let mut store = Access::open(place)?;
     let bar = bar("exporting");
     let exported = write_file(file, |out| {
         bar.set_length(show::data_bytes(&mut store, pg)?);
@@ -184,8 +188,9 @@ fn write_file<T>(file: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Resu
     written
 }
 
-fn import_pg(device: &Path, file: &Path) -> anyhow::Result<()> {
-    let mut store = Access::open(device)?;
+fn import_pg(place: Place, file: &Path) -> anyhow::Result<()> {
+    let shown = place.path.clone();
+    let mut store = Access::open(place)?;
     let mut open = || -> anyhow::Result<Box<dyn Read>> {
         let from = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         Ok(Box::new(BufReader::with_capacity(1 << 20, from)))
@@ -214,7 +219,7 @@ fn import_pg(device: &Path, file: &Path) -> anyhow::Result<()> {
         totals.objects,
         source.osd,
         source.epoch,
-        device.display()
+        shown.display()
     );
     if totals.lost > 0 {
         println!(
@@ -231,7 +236,7 @@ fn import_pg(device: &Path, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn mark_complete(device: &Path, pg: SpgId, force: bool) -> anyhow::Result<()> {
+fn mark_complete(place: Place, pg: SpgId, force: bool) -> anyhow::Result<()> {
     warn(&format!(
         "mark-complete makes this copy of PG {pg} the authority, whatever other OSDs have. Acknowledged writes that it \
          lacks are lost, and copies that have them are made equal to it. Do it when the OSDs with a better copy will never \
@@ -240,7 +245,7 @@ fn mark_complete(device: &Path, pg: SpgId, force: bool) -> anyhow::Result<()> {
     if !force {
         bail!("nothing was changed: repeat with --force to do it");
     }
-    let mut store = Access::open(device)?;
+    let mut store = Access::open(place)?;
     let completion = change::mark_complete(&mut store, pg)?;
     store.close()?;
     println!("PG {pg} is complete, and was last active in map {}: start its OSD", completion.started);
@@ -253,17 +258,18 @@ fn mark_complete(device: &Path, pg: SpgId, force: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn remove(device: &Path, pg: SpgId, force: bool) -> anyhow::Result<()> {
+fn remove(place: Place, pg: SpgId, force: bool) -> anyhow::Result<()> {
+    let shown = place.path.clone();
     if !force {
         bail!(
             "nothing was changed: this removes the copy of PG {pg} with all its objects. Keep it with `shoal store pg \
              export` first, and repeat with --force to remove it"
         );
     }
-    let mut store = Access::open(device)?;
+    let mut store = Access::open(place)?;
     change::remove(&mut store, pg)?;
     store.close()?;
-    println!("the copy of PG {pg} is removed from {}", device.display());
+    println!("the copy of PG {pg} is removed from {}", shown.display());
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use crate::config::parse_size;
 use crate::daemon::data_dir::DataDir;
 use crate::daemon::process::Daemon;
 use anyhow::{Context, bail, ensure};
+use conf::keyring::Keyring;
 use ipnet::IpNet;
 use std::io::stdout;
 use std::net::IpAddr;
@@ -31,6 +32,7 @@ Examples:
   shoal up --dir /tmp/c                          the same cluster again, after a reboot
   shoal up --dir /tmp/d --auth none --port 14300 a second one beside it, without keys
   shoal up --dir /tmp/e --size 100G              room for 100 GiB on each OSD
+  shoal up --dir /tmp/g --encrypt                stores encrypted at rest, keys with the monitors
   shoal up --dir /tmp/f --store mem              objects in memory: to measure, not to keep
 
 What is written: DIR/ceph.conf and DIR/keyring, which Ceph's tools read; for each daemon DIR/NAME.log,
@@ -53,6 +55,9 @@ pub struct Args {
     /// Capacity of each OSD: 20G [default: on disk 10G; in memory, half of the host's for all together]
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
+    /// Encrypt the stores of the OSDs that this makes; the monitors keep their keys
+    #[arg(long)]
+    encrypt: bool,
     /// Authentication of clients and daemons [default: cephx]
     #[arg(long)]
     auth: Option<Auth>,
@@ -75,8 +80,8 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let Args { mons, osds, auth, port, addr, cluster_network, cores, store, size, .. } = *args;
-    let wish = Wish { mons, osds, auth, port, addr, cluster_network, cores, store, size };
+    let Args { mons, osds, auth, port, addr, cluster_network, cores, store, size, encrypt, .. } = *args;
+    let wish = Wish { mons, osds, auth, port, addr, cluster_network, cores, store, size, encrypt };
     // Two `up` at once would start everything twice.
     let _only_one = DataDir::open(&args.dir).context("another `shoal up` is at work")?;
     let patience = Duration::from_secs(args.timeout);
@@ -95,8 +100,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     start_all(&cluster, &mons, patience)?;
     register_daemons(&cluster)?;
     if cluster.store_kind()? == StoreKind::Disk {
+        let keyring = Keyring::load(&cluster.dir.join("keyring"))?;
         for osd in cluster.osds().iter().filter(|osd| !osd.is_running()) {
-            make_disk(&cluster, osd, &[])?;
+            let encrypt = cluster.is_encrypted(&osd.name, &keyring).then(|| "--encrypt".to_owned());
+            make_disk(&cluster, osd, encrypt.as_slice())?;
         }
     }
     start_all(&cluster, &cluster.osds(), patience)?;
@@ -180,6 +187,7 @@ fn start_host(args: &Args, patience: Duration) -> anyhow::Result<ExitCode> {
     let is_changed = args.mons.is_some()
         || args.osds.is_some()
         || args.store.is_some()
+        || args.encrypt
         || args.size.is_some()
         || args.auth.is_some()
         || args.port.is_some()

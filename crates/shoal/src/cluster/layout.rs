@@ -15,9 +15,11 @@
 use super::provision::StoreKind;
 use crate::config::size_in_file;
 use crate::daemon::process::Daemon;
+use crate::host::store_key::lockbox_name;
 use anyhow::{Context, ensure};
 use command::options::value;
 use conf::conf_file::ConfFile;
+use conf::keyring::Keyring;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -129,6 +131,12 @@ impl Cluster {
 
     pub fn store_kind(&self) -> anyhow::Result<StoreKind> {
         StoreKind::of_option(self.conf.get("osd.0", "osd objectstore").unwrap_or("disk"))
+    }
+
+    /// True if the OSD's store is made encrypted: the keyring has the key of its lockbox.
+    pub fn is_encrypted(&self, osd: &str, keyring: &Keyring) -> bool {
+        let uuid = self.conf.get(osd, "osd uuid").unwrap_or_default();
+        keyring.key_of(&lockbox_name(uuid)).is_some()
     }
 
     /// Capacity of one OSD's store in bytes.

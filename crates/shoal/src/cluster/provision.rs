@@ -3,6 +3,7 @@
 use super::layout::{Cluster, MON, MON_NAMES, Ports, conf_path};
 use crate::daemon::host_facts;
 use crate::daemon::process::Daemon;
+use crate::host::store_key::{lockbox_entity, lockbox_name};
 use anyhow::{Context, bail, ensure};
 use conf::conf_file::ConfFile;
 use conf::keyring::{Entity, Keyring, generate_key};
@@ -70,6 +71,8 @@ pub struct Wish {
     pub store: Option<StoreKind>,
     /// Of each OSD's store, in bytes.
     pub size: Option<u64>,
+    /// Encrypt the stores of new OSDs.
+    pub encrypt: bool,
 }
 
 const OSDS_DEFAULT: u32 = 1;
@@ -150,7 +153,8 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
 
     let mut cluster = Cluster { dir, conf };
     add_monitors(&mut cluster, ports, wish.mons.unwrap_or(1))?;
-    add_osds(&mut cluster, osds)?;
+    ensure!(!wish.encrypt || store == StoreKind::Disk, "--encrypt: a store in memory is not encrypted");
+    add_osds(&mut cluster, osds, wish.encrypt)?;
     write_conf(&cluster)?;
     Ok(cluster)
 }
@@ -219,10 +223,14 @@ fn adapt(mut cluster: Cluster, wish: &Wish) -> anyhow::Result<Cluster> {
         add_monitors(&mut cluster, ports, want)?;
     }
     let have = cluster.osd_ids().len() as u32;
+    ensure!(
+        !wish.encrypt || (store == StoreKind::Disk && wish.osds.is_some_and(|want| want > have)),
+        "--encrypt is for stores on disk that are made: there is none to make"
+    );
     if let Some(want) = wish.osds {
         ensure!(want >= have, "this cluster has {have} OSDs; `shoal up` adds OSDs and never takes one away");
         changed |= want > have;
-        add_osds(&mut cluster, want - have)?;
+        add_osds(&mut cluster, want - have, wish.encrypt)?;
     }
     let at_start = [
         ("--cores", "osd", "shoal cores", wish.cores.map(|cores| cores.to_string())),
@@ -264,8 +272,9 @@ fn add_monitors(cluster: &mut Cluster, ports: Ports, count: u16) -> anyhow::Resu
     keyring.save(&keyring_path)
 }
 
-/// Sections and keys for `count` more. The keyring is written before `ceph.conf` names its owner.
-fn add_osds(cluster: &mut Cluster, count: u32) -> anyhow::Result<()> {
+/// Sections and keys for `count` more. The keyring is written before `ceph.conf` names its owner. An OSD whose store is
+/// encrypted has the key of a lockbox, too.
+fn add_osds(cluster: &mut Cluster, count: u32, encrypt: bool) -> anyhow::Result<()> {
     if count == 0 {
         return Ok(());
     }
@@ -281,7 +290,12 @@ fn add_osds(cluster: &mut Cluster, count: u32) -> anyhow::Result<()> {
         keyring.0.insert(name.clone(), Entity::new(key, &caps));
         cluster.conf.set(&name, "public addr", format!("v2:{}", ports.osd(id)?));
         cluster.conf.set(&name, "metrics addr", ports.osd_metrics(id)?.to_string());
-        cluster.conf.set(&name, "osd uuid", new_uuid(&mut random));
+        let uuid = new_uuid(&mut random);
+        if encrypt {
+            let key = generate_key(&mut random, system::wall_clock());
+            keyring.0.insert(lockbox_name(&uuid), lockbox_entity(&uuid, key));
+        }
+        cluster.conf.set(&name, "osd uuid", uuid);
     }
     keyring.save(&keyring_path)
 }

@@ -3,13 +3,17 @@
 
 use super::host::join::short_hostname;
 use super::layout::{Cluster, conf_path};
+use crate::host::store_key::lockbox_name;
 use anyhow::{Context, bail};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use client_host::{Access, ClientHost, Modes};
 use conf::keyring::Keyring;
+use runtime::system;
 use serde_json::{Value, json};
 use std::time::Duration;
 use wire::messages::{Body, MMonCommand, PaxosHeader};
+use zeroize::Zeroizing;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// CRUSH weights count TiB.
@@ -63,8 +67,16 @@ async fn register_osd(
     if known {
         return Ok(());
     }
-    let secret = keyring.key_of(&name).map(|key| key.to_base64());
-    let input = secret.map(|secret| json!({ "cephx_secret": secret }).to_string()).unwrap_or_default();
+    let secret = |name: &str| keyring.key_of(name).map(|key| key.to_base64());
+    let mut input = json!({});
+    if let Some(secret) = secret(&name) {
+        input["cephx_secret"] = secret.into();
+    }
+    if let Some(lockbox) = secret(&lockbox_name(uuid)) {
+        input["cephx_lockbox_secret"] = lockbox.into();
+        input["dmcrypt_key"] = new_store_key()?.as_str().into();
+    }
+    let input = input.to_string();
     command(host, json!({ "prefix": "osd new", "uuid": uuid, "id": id }), input).await?;
 
     let weight = cluster.store_size(&name)? as f64 / TIB;
@@ -82,6 +94,12 @@ async fn register_osd(
         String::new(),
     )
     .await
+}
+
+/// Key of a store, as stock's tools make it: 128 random bytes as base64.
+fn new_store_key() -> anyhow::Result<Zeroizing<String>> {
+    let bytes: Zeroizing<[u8; 128]> = Zeroizing::new(system::os_random()?.bytes());
+    Ok(Zeroizing::new(BASE64_STANDARD.encode(&*bytes)))
 }
 
 async fn command(host: &mut ClientHost, command: Value, input: String) -> anyhow::Result<()> {

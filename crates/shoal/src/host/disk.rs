@@ -5,9 +5,11 @@
 
 use super::stale_scan::StaleScan;
 use anyhow::{Context, bail, ensure};
-use block_store::format::{FormatOptions, Identity, Superblock};
+use block_store::format::{FormatOptions, Identity, KeySecret, NewKeys, Superblock};
 use block_store::mkfs::{Contents, probe};
-use block_store::{Damage, Failure, Figures, GrowError, Options, Pool, Shard, attach};
+use block_store::{
+    Damage, Failure, Figures, GrowError, Options, Pool, Shard, attach_with_key, read_superblock,
+};
 use conf::private;
 use osd::node::StoreContents;
 use osd::node::stale::remove_stale;
@@ -64,6 +66,8 @@ pub struct Making {
     /// Discard the whole device first.
     pub discard: bool,
     pub identity: [u8; 16],
+    /// Keys of a store that is to be encrypted.
+    pub encryption: Option<NewKeys>,
 }
 
 /// Minimum blocks of one discard: 64 KiB. Many disks ignore smaller ones.
@@ -107,7 +111,7 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
         log_bytes: None,
         zone_bytes: None,
         discard: making.discard,
-        encryption: None,
+        encryption: making.encryption.clone(),
     };
     disk.zero_tail().with_context(failed)?;
     block_store::format(&mut queue, &options, &mut wait).with_context(failed)?;
@@ -164,6 +168,30 @@ fn description(contents: &Contents) -> String {
     }
 }
 
+/// Finds the key of a store; `None` for one that is not encrypted.
+pub type FindKey<'a> = &'a dyn Fn(&Superblock) -> anyhow::Result<Option<KeySecret>>;
+
+/// Refuses a store that is another's.
+pub fn must_be_of(path: &Path, superblock: &Superblock, owner: &Owner) -> anyhow::Result<()> {
+    let (found, wanted) = (&superblock.label, owner.label());
+    ensure!(*found == wanted, "{} is the store of {found}, and this is {wanted}", path.display());
+    Ok(())
+}
+
+/// Wraps the data key of the store at `path` for another key. The data stays as it is.
+pub fn rekey(
+    path: &Path,
+    old: &KeySecret,
+    new: &KeySecret,
+    holder: block_store::format::KeyHolder,
+) -> anyhow::Result<Superblock> {
+    let disk = open_disk(path)?;
+    let (mut queue, mut wait) = waited_for(&disk)?;
+    let failed = || path.display().to_string();
+    block_store::rekey(&mut queue, old, new, holder, &mut wait).with_context(failed)?;
+    read_superblock(&mut queue, &mut wait).with_context(failed)
+}
+
 /// A device that has a store, held by this process.
 pub struct Device {
     pub disk: Disk,
@@ -172,16 +200,20 @@ pub struct Device {
 }
 
 impl Device {
-    pub fn open(path: &Path) -> anyhow::Result<Device> {
+    /// Opens a store. `find_key` yields the key of an encrypted one.
+    pub fn open(path: &Path, find_key: FindKey<'_>) -> anyhow::Result<Device> {
         let disk = open_disk(path)?;
         let (mut queue, mut wait) = waited_for(&disk)?;
-        let pool = attach(&mut queue, &mut wait).with_context(|| path.display().to_string())?;
+        let failed = || path.display().to_string();
+        let superblock = read_superblock(&mut queue, &mut wait).with_context(failed)?;
+        let secret = find_key(&superblock).with_context(failed)?;
+        let pool = attach_with_key(&mut queue, secret.as_ref(), &mut wait).with_context(failed)?;
         Ok(Device { disk, pool })
     }
 
     /// The same device for an inspection of one shard after the other: no lease changes.
-    pub fn for_inspection(path: &Path) -> anyhow::Result<Device> {
-        let device = Device::open(path)?;
+    pub fn for_inspection(path: &Path, find_key: FindKey<'_>) -> anyhow::Result<Device> {
+        let device = Device::open(path, find_key)?;
         Ok(Device { pool: device.pool.for_inspection(), ..device })
     }
 
@@ -244,17 +276,6 @@ impl Device {
 
     pub fn superblock(&self) -> &Superblock {
         self.pool.superblock()
-    }
-
-    /// Refuses a device that is another's.
-    pub fn must_be_of(&self, owner: &Owner) -> anyhow::Result<()> {
-        let (found, wanted) = (&self.superblock().label, owner.label());
-        ensure!(
-            *found == wanted,
-            "{} is the store of {found}, and this is {wanted}",
-            self.disk.path().display()
-        );
-        Ok(())
     }
 
     pub fn shards(&self) -> usize {

@@ -20,3 +20,4 @@ pub mod stale_scan;
 pub mod store;
 mod store_figures;
 pub mod store_files;
+pub mod store_key;

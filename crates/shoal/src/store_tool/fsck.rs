@@ -1,10 +1,9 @@
 //! Is the store sound? A shard at a time, and a line for each thing that is not.
 
-use super::opened::{check_shard, device_of};
+use super::opened::{Place, check_shard, device_of};
 use crate::host::disk::Device;
 use block_store::check::{Depth, Report};
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// Lines of one shard that a person gets to see; all of them are in the JSON.
 const SHOWN_MAX: usize = 50;
@@ -14,8 +13,8 @@ pub struct Findings {
     shards: Vec<anyhow::Result<Report>>,
 }
 
-pub fn check(path: &Path, deep: bool) -> anyhow::Result<Findings> {
-    let device = Device::for_inspection(&device_of(path))?;
+pub fn check(place: &Place, deep: bool) -> anyhow::Result<Findings> {
+    let device = Device::for_inspection(&device_of(&place.path), &place.find_key())?;
     let depth = if deep { Depth::Deep } else { Depth::Metadata };
     let shards = (0..device.shards()).map(|number| check_shard(&device, number, depth));
     Ok(Findings { shards: shards.collect() })

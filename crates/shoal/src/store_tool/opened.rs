@@ -1,8 +1,10 @@
 //! A store as a person's command has it: all shards on one thread, and one request at a time.
 
 use crate::host::disk::{Device, LOOK_AGAIN};
+use crate::host::store_key;
 use anyhow::{Context, bail};
 use block_store::check::{Depth, Report};
+use block_store::format::{KeySecret, Superblock};
 use block_store::{Options, Shard};
 use runtime::device::Queue;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,29 @@ use wire::types::HObject;
 
 /// Objects of one listing.
 const LIST_MAX: usize = 1000;
+
+/// A store that a person names, with the key file of an encrypted one.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub path: PathBuf,
+    pub key_file: Option<PathBuf>,
+}
+
+impl Place {
+    pub fn new(path: &Path, key_file: Option<&Path>) -> Place {
+        Place { path: path.to_owned(), key_file: key_file.map(Path::to_owned) }
+    }
+
+    pub fn find_key(&self) -> impl Fn(&Superblock) -> anyhow::Result<Option<KeySecret>> {
+        |superblock| store_key::for_tool(superblock, self.key_file.as_deref())
+    }
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
+    fn from(path: &P) -> Place {
+        Place::new(path.as_ref(), None)
+    }
+}
 
 pub struct Opened {
     pub device: Device,
@@ -27,8 +52,9 @@ pub fn device_of(path: &Path) -> PathBuf {
 }
 
 impl Opened {
-    pub fn open(path: &Path) -> anyhow::Result<Opened> {
-        let device = Device::open(&device_of(path))?;
+    pub fn open(place: impl Into<Place>) -> anyhow::Result<Opened> {
+        let place = place.into();
+        let device = Device::open(&device_of(&place.path), &place.find_key())?;
         let numbers = 0..device.shards();
         let (mut shards, mut queues) = (Vec::new(), Vec::new());
         for number in numbers {

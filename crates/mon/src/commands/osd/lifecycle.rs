@@ -1,14 +1,13 @@
 //! OSDs come into the map and leave it: `osd new`, `rm`, `purge`, ….
 
+use super::lockbox::{self, Secrets};
 use super::{existing, propose, step};
 use crate::auth_entity::AuthEntity;
 use crate::commands::{Answer, Ctx, Outcome};
 use crate::proposal::Change;
 use command::errno::{EBUSY, EEXIST, EPERM};
 use command::{object, parse_osd};
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use wire::cephx::Key;
 use wire::types::{AuthName, EntityKind, OsdMap, OsdState, Uuid};
 
 /// The lowest number that is free.
@@ -54,11 +53,13 @@ pub(super) fn new(ctx: &mut Ctx<'_>) -> Outcome {
     let uuid =
         wanted_uuid(ctx)?.ok_or_else(|| Answer::invalid("requires the OSD's UUID to be specified."))?;
     let wanted = wanted_id(ctx)?;
+    let secrets = Secrets::parse(ctx.input)?;
     let map = ctx.state.osdmap();
     if let Some(id) = find_uuid(map, uuid) {
         if wanted.is_some_and(|w| w != id) {
             return Err(Answer::error(EEXIST, format!("uuid {uuid} already in use for different id {id}")));
         }
+        secrets.check(ctx, uuid)?;
         return Ok(show_id(ctx, id));
     }
     if let Some(id) = wanted
@@ -69,18 +70,14 @@ pub(super) fn new(ctx: &mut Ctx<'_>) -> Outcome {
         return Err(Answer::error(EEXIST, format!("id {id} already in use and does not match uuid {uuid}")));
     }
     let id = wanted.unwrap_or_else(|| free_id(map));
-    if !ctx.input.is_empty() {
-        let secrets: BTreeMap<String, String> = serde_json::from_slice(ctx.input)
-            .map_err(|_| Answer::invalid("error parsing secrets: invalid json."))?;
-        if let Some(secret) = secrets.get("cephx_secret") {
-            let key =
-                Key::from_base64(secret).map_err(|e| Answer::invalid(format!("bad cephx_secret: {e}")))?;
-            let caps = [("mon", "allow profile osd"), ("mgr", "allow profile osd"), ("osd", "allow *")];
-            let caps = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-            let name = AuthName::new(EntityKind::OSD, id.to_string());
-            ctx.changes.push(Change::AuthSet { name, entity: AuthEntity::new(key, caps) });
-        }
+    secrets.check(ctx, uuid)?;
+    if let Some(key) = secrets.cephx.clone() {
+        let caps = [("mon", "allow profile osd"), ("mgr", "allow profile osd"), ("osd", "allow *")];
+        let caps = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let name = AuthName::new(EntityKind::OSD, id.to_string());
+        ctx.changes.push(Change::AuthSet { name, entity: AuthEntity::new(key, caps) });
     }
+    secrets.put(ctx, uuid);
     add(ctx, id, uuid)?;
     Ok(show_id(ctx, id))
 }
@@ -150,7 +147,10 @@ fn sure(ctx: &Ctx<'_>, what: &str) -> Result<(), Answer> {
     Err(Answer::error(EPERM, text))
 }
 
-fn forget_key(ctx: &mut Ctx<'_>, osd: i32) {
+/// Removes the keys of an OSD: its own, that of its encrypted store, and its private ones.
+fn forget_keys(ctx: &mut Ctx<'_>, osd: i32) {
+    let uuid = ctx.state.osdmap().osds[osd as usize].uuid;
+    lockbox::forget(ctx, uuid);
     let name = AuthName::new(EntityKind::OSD, osd.to_string());
     if ctx.state.auth.entities.contains_key(&name) {
         ctx.changes.push(Change::AuthRemove { name });
@@ -178,7 +178,7 @@ pub(super) fn destroy(ctx: &mut Ctx<'_>) -> Outcome {
     let mut step = step(ctx);
     step.new_state.insert(osd, OsdState::DESTROYED);
     step.new_uuid.insert(osd, Uuid::default());
-    forget_key(ctx, osd);
+    forget_keys(ctx, osd);
     propose(ctx, step)?;
     Ok(Answer::ok(format!("destroyed osd.{osd}")))
 }
@@ -198,7 +198,7 @@ pub(super) fn purge(ctx: &mut Ctx<'_>) -> Outcome {
     if placement::crush::edit::remove(&mut crush, osd, false).is_ok() {
         step.set_crush(&crush, wire::features::SUPPORTED);
     }
-    forget_key(ctx, osd);
+    forget_keys(ctx, osd);
     propose(ctx, step)?;
     ctx.changes.push(Change::OsdMetadata { osd, metadata: None });
     Ok(Answer::ok(format!("purged osd.{osd}")))

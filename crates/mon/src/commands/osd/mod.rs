@@ -6,6 +6,7 @@ pub(super) mod dump;
 pub(super) mod exceptions;
 pub(super) mod hold_flags;
 mod lifecycle;
+pub(super) mod lockbox;
 pub(super) mod pg;
 pub(crate) mod pool;
 mod pool_app;

@@ -1,7 +1,10 @@
 //! Commands as the `ceph` tool sends them: who may, what changes, what is printed.
 
 use super::{AuthMode, Fixture, Input, Monitor, parse};
-use command::errno::{EACCES, EINVAL, ENOENT, EPERM};
+use command::errno::{EACCES, EEXIST, EINVAL, ENOENT, EPERM};
+use machine::Random;
+use wire::cephx::{Key, KeyKind};
+use wire::types::{AuthName, UTime};
 
 fn fixture() -> (Fixture, machine::ConnId) {
     let mut f = Fixture::new(AuthMode::Cephx);
@@ -331,4 +334,55 @@ fn destroying_an_osd_that_does_not_exist_is_no_error() {
         let (errno, status, _) = f.command(admin, &command);
         assert_eq!((errno, status.as_str()), (0, "osd.77 does not exist"));
     }
+}
+
+#[test]
+fn encrypted_osd_has_a_lockbox_until_it_is_destroyed() {
+    let (mut f, admin) = fixture();
+    let uuid = "11111111-2222-3333-4444-555555555555";
+    let key =
+        |n: u8| Key::generate(KeyKind::Aes, UTime::default(), &mut Random::from_number(n.into())).to_base64();
+    let (own, lockbox) = (key(1), key(2));
+    let new = |f: &mut Fixture, secrets: &str| {
+        let command = format!(r#"{{"prefix":"osd new","uuid":"{uuid}","id":0}}"#);
+        let (errno, status, _) = f.command_with(admin, &command, secrets.as_bytes());
+        (errno, status)
+    };
+    // Texts of stock 16.2.
+    for (secrets, text) in [
+        (
+            format!(r#"{{"dmcrypt_key":"abc","cephx_lockbox_secret":"{lockbox}"}}"#),
+            "requires a cephx secret.",
+        ),
+        (
+            format!(r#"{{"cephx_secret":"{own}","dmcrypt_key":"abc"}}"#),
+            "requires both a cephx lockbox secret and a dm-crypt key.",
+        ),
+        (
+            format!(r#"{{"cephx_secret":"{own}","dmcrypt_key":"abc","cephx_lockbox_secret":"xx"}}"#),
+            "invalid cephx lockbox secret.",
+        ),
+    ] {
+        assert_eq!(new(&mut f, &secrets), (EINVAL, text.to_owned()));
+    }
+    let secrets = |key: &str, lockbox: &str| {
+        format!(r#"{{"cephx_secret":"{own}","dmcrypt_key":"{key}","cephx_lockbox_secret":"{lockbox}"}}"#)
+    };
+    assert_eq!(new(&mut f, &secrets("abc", &lockbox)).0, 0);
+    assert_eq!(new(&mut f, &secrets("abc", &lockbox)).0, 0, "a second time");
+    assert_eq!(
+        new(&mut f, &secrets("other", &lockbox)),
+        (EEXIST, "dm-crypt key already exists and does not match".into())
+    );
+    let refused = new(&mut f, &secrets("abc", &key(3)));
+    assert_eq!(refused, (EEXIST, format!("entity client.osd-lockbox.{uuid} exists but key does not match")));
+
+    let entity: AuthName = format!("client.osd-lockbox.{uuid}").parse().unwrap();
+    let path = format!("dm-crypt/osd/{uuid}/luks");
+    assert_eq!(f.ok(admin, &format!(r#"{{"prefix":"config-key get","key":"{path}"}}"#)), "abc");
+    let caps = &f.monitor.state().auth.entities[&entity].caps;
+    assert_eq!(caps["mon"], format!("allow command \"config-key get\" with key=\"{path}\""));
+    f.ok(admin, r#"{"prefix":"osd destroy-actual","id":0,"yes_i_really_mean_it":true}"#);
+    assert!(!f.monitor.state().auth.entities.contains_key(&entity));
+    assert!(!f.monitor.state().config_keys.contains_key(&path));
 }

@@ -31,14 +31,21 @@ pub fn on_device(device: &Path, uuid: String) -> anyhow::Result<OsdRecord> {
     let bytes = disk::blank_bytes(device)?;
     ensure!(bytes >= BYTES_MIN, "--device {shown} has {bytes} bytes: an OSD needs {BYTES_MIN} or more");
     let class = class_of(if kind.is_block_device() { there.rdev() } else { there.dev() });
-    Ok(OsdRecord { uuid, device: Some(std::path::absolute(device)?), bytes, class, id: None })
+    Ok(OsdRecord {
+        uuid,
+        device: Some(std::path::absolute(device)?),
+        bytes,
+        class,
+        id: None,
+        encrypted: false,
+    })
 }
 
 /// A record for an OSD on a file in the host's directory.
 pub fn on_file(dir: &Path, bytes: u64, uuid: String) -> anyhow::Result<OsdRecord> {
     ensure!(bytes >= BYTES_MIN, "--size {bytes}: an OSD needs {BYTES_MIN} bytes or more");
     let class = class_of(dir.metadata()?.dev());
-    Ok(OsdRecord { uuid, device: None, bytes, class, id: None })
+    Ok(OsdRecord { uuid, device: None, bytes, class, id: None, encrypted: false })
 }
 
 fn device_numbers(dev: u64) -> String {

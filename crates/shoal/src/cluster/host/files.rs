@@ -121,8 +121,14 @@ mod tests {
     fn conf_names_daemons_and_every_monitor_once() {
         let dir = std::env::temp_dir().join(format!("shoal-files-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let osd =
-            OsdRecord { uuid: "u".into(), device: None, bytes: 1 << 30, class: "ssd".into(), id: Some(4) };
+        let osd = OsdRecord {
+            uuid: "u".into(),
+            device: None,
+            bytes: 1 << 30,
+            class: "ssd".into(),
+            id: Some(4),
+            encrypted: false,
+        };
         let mut record = HostRecord {
             name: "h2".into(),
             id: "i".into(),

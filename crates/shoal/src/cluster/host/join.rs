@@ -35,6 +35,8 @@ pub struct Wish {
     pub size: u64,
     /// `None`: as the cluster needs.
     pub monitor: Option<bool>,
+    /// Encrypt the stores of new OSDs.
+    pub encrypt: bool,
 }
 
 /// A CRUSH bucket's name has no dots.
@@ -87,12 +89,14 @@ pub fn plan(
     for device in &wish.devices {
         let path = std::path::absolute(device)?;
         if !record.osds.iter().any(|osd| osd.device.as_ref() == Some(&path)) {
-            record.osds.push(disks::on_device(device, new_uuid(random))?);
+            let osd = disks::on_device(device, new_uuid(random))?;
+            record.osds.push(OsdRecord { encrypted: wish.encrypt, ..osd });
         }
     }
     let files = record.osds.iter().filter(|osd| osd.device.is_none()).count();
     for _ in files..wish.osds.unwrap_or(0) as usize {
-        record.osds.push(disks::on_file(dir, wish.size, new_uuid(random))?);
+        let osd = disks::on_file(dir, wish.size, new_uuid(random))?;
+        record.osds.push(OsdRecord { encrypted: wish.encrypt, ..osd });
     }
     Ok(record)
 }
@@ -213,10 +217,11 @@ pub fn begin(
 
 fn make_store(cluster: &Cluster, name: &str, osd: &OsdRecord) -> anyhow::Result<()> {
     let size = osd.bytes.to_string();
-    let more = match &osd.device {
+    let mut more = match &osd.device {
         Some(device) => vec!["--device".to_owned(), device.display().to_string()],
         None => vec!["--size".to_owned(), size],
     };
+    more.extend(osd.encrypted.then(|| "--encrypt".to_owned()));
     let daemon = cluster.daemon(name);
     let is_new = std::fs::symlink_metadata(daemon.data().join("block")).is_err();
     // Where a store is, this does nothing; where its making was interrupted, it begins anew.
@@ -237,8 +242,11 @@ fn ask_to_join(
     token: &JoinToken,
     monitor: Option<bool>,
 ) -> anyhow::Result<Value> {
-    let osds: Vec<String> =
-        record.osds.iter().map(|osd| format!("{}:{}:{}", osd.uuid, osd.bytes, osd.class)).collect();
+    let shown = |osd: &OsdRecord| {
+        let encrypted = if osd.encrypted { ":encrypted" } else { "" };
+        format!("{}:{}:{}{encrypted}", osd.uuid, osd.bytes, osd.class)
+    };
+    let osds: Vec<String> = record.osds.iter().map(shown).collect();
     let command = json!({
         "prefix": "shoal join",
         "name": record.name,

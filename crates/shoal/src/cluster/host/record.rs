@@ -43,6 +43,9 @@ pub struct OsdRecord {
     pub class: String,
     /// Its number, once the monitors have given it one.
     pub id: Option<u32>,
+    /// Its store is encrypted, and the monitors have the key.
+    #[serde(default)]
+    pub encrypted: bool,
 }
 
 impl OsdRecord {
@@ -141,6 +144,7 @@ mod tests {
             bytes: 1 << 40,
             class: "ssd".into(),
             id,
+            encrypted: true,
         };
         let record = HostRecord {
             name: "h4".into(),

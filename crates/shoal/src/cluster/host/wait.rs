@@ -108,8 +108,14 @@ mod tests {
 
     #[test]
     fn daemon_takes_part_when_up_in_and_in_quorum() {
-        let osd =
-            OsdRecord { uuid: "u".into(), device: None, bytes: 1 << 30, class: "ssd".into(), id: Some(2) };
+        let osd = OsdRecord {
+            uuid: "u".into(),
+            device: None,
+            bytes: 1 << 30,
+            class: "ssd".into(),
+            id: Some(2),
+            encrypted: false,
+        };
         let record = HostRecord {
             name: "h".into(),
             id: "i".into(),

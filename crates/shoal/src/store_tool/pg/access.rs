@@ -5,9 +5,9 @@
 
 use crate::daemon::data_dir::DataDir;
 use crate::host::store_files;
-use crate::store_tool::opened::Opened;
+use crate::store_tool::opened::{Opened, Place};
 use anyhow::{bail, ensure};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use store::moving::leftovers;
 use store::{
     Answer, Collection, Completion, MemoryStore, ObjectStore, ReadError, ReadRequest, Shards, Transaction,
@@ -31,10 +31,12 @@ pub struct Images {
 }
 
 impl Access {
-    /// `path`: a device, or an OSD's directory.
-    pub fn open(path: &Path) -> anyhow::Result<Access> {
+    /// `place`: a device, or an OSD's directory.
+    pub fn open(place: impl Into<Place>) -> anyhow::Result<Access> {
+        let place = place.into();
+        let path = &place.path;
         if !path.is_dir() || path.join("block").exists() {
-            return Ok(Access::Disk(Opened::open(path)?));
+            return Ok(Access::Disk(Opened::open(place)?));
         }
         let cores = store_files::image_count(path);
         ensure!(
