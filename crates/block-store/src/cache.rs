@@ -5,6 +5,7 @@
 //! The main queue is a clock. So a long scan passes through the short queue and evicts no entry in use, and a hit costs
 //! one counter.
 
+use device::BLOCK;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 
@@ -69,7 +70,7 @@ const USES_MAX: u8 = 3;
 impl<N: Name, E: Entry> Cache<N, E> {
     /// `budget_min` is the smallest budget, whatever is set.
     pub fn new(budget: usize, budget_min: usize) -> Cache<N, E> {
-        Cache {
+        let mut cache = Cache {
             slots: Vec::new(),
             fillings: Vec::new(),
             free: Vec::new(),
@@ -82,7 +83,27 @@ impl<N: Name, E: Entry> Cache<N, E> {
             short_bytes: 0,
             budget: budget.max(budget_min),
             budget_min,
+        };
+        cache.reserve();
+        cache
+    }
+
+    /// Takes address space for as many entries of a block as the budget holds, so that no insert moves or rehashes all of
+    /// them. Twice as much in the tables: removed entries leave few traces there.
+    fn reserve(&mut self) {
+        let entries = self.budget / BLOCK;
+        if entries <= self.slots.capacity() {
+            return;
         }
+        let Cache { slots, fillings, free, names, short, main, ghosts, ghost_names, .. } = self;
+        slots.reserve(entries.saturating_sub(slots.len()));
+        fillings.reserve(entries.saturating_sub(fillings.len()));
+        free.reserve(entries.saturating_sub(free.len()));
+        short.reserve(entries.saturating_sub(short.len()));
+        main.reserve((2 * entries).saturating_sub(main.len()));
+        ghosts.reserve(entries.saturating_sub(ghosts.len()));
+        names.reserve((2 * entries).saturating_sub(names.len()), |i| name_of(slots, *i).hash());
+        ghost_names.reserve((2 * entries).saturating_sub(ghost_names.len()), |ghost| ghost.hash());
     }
 
     pub fn bytes(&self) -> usize {
@@ -91,6 +112,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
 
     pub fn set_budget(&mut self, bytes: usize, gone: &mut impl FnMut(N, E)) {
         self.budget = bytes.max(self.budget_min);
+        self.reserve();
         self.shrink(gone);
     }
 
