@@ -232,7 +232,9 @@ impl Retries {
         tracing::error!(offset = read.offset, len = read.len, "a block stays unreadable and counts as lost");
         if self.lost.len() == LOST_PLACES_MAX {
             let oldest = self.lost.iter().min_by_key(|(_, (_, at))| *at).map(|(start, _)| *start);
-            oldest.map(|start| self.lost.remove(&start));
+            if let Some(start) = oldest {
+                self.lost.remove(&start);
+            }
         }
         self.lost.insert(read.offset, (read.offset + read.len as u64, now));
         Verdict::Lost

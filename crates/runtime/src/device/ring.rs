@@ -151,8 +151,8 @@ impl Ring {
     /// A flush is shared when another queue of the disk flushes, too.
     fn plan_flush(&mut self, transfer: &Transfer) -> Option<SlotFlush> {
         let is_flush = matches!(transfer.work, Work::Flush);
-        let needs_flush = transfer.needs_sync() && self.persistence == Persistence::Flush;
-        if !is_flush && !needs_flush {
+        let has_flush = transfer.needs_sync() && self.persistence == Persistence::Flush;
+        if !is_flush && !has_flush {
             return None;
         }
         let is_alone = self.flushes.begin() == self.flushing;
