@@ -75,8 +75,15 @@ mod tests {
     fn store(name: &str, transactions: Vec<Transaction>) -> Scratch {
         let path = std::env::temp_dir().join(format!("shoal-maps-{name}-{}", std::process::id()));
         let owner = Owner { name: "osd.1".into(), osd_uuid: "u".into(), fsid: "f".into() };
-        let making =
-            Making { owner, shards: 1, size: 96 << 20, force: true, discard: false, identity: [1; 16] };
+        let making = Making {
+            owner,
+            shards: 1,
+            size: 96 << 20,
+            force: true,
+            discard: false,
+            identity: [1; 16],
+            encryption: None,
+        };
         make(&path, &making).unwrap();
         let mut store = Access::open(&path).unwrap();
         transactions.into_iter().for_each(|transaction| store.apply(transaction).unwrap());

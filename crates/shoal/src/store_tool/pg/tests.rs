@@ -33,7 +33,7 @@ impl Scratch {
         let path = self.0.join(format!("osd.{osd}"));
         let owner = Owner { name: format!("osd.{osd}"), osd_uuid: "u".into(), fsid: "f".into() };
         let (shards, size, identity) = (2, 96 << 20, [osd; 16]);
-        let making = Making { owner, shards, size, force: false, discard: false, identity };
+        let making = Making { owner, shards, size, force: false, discard: false, identity, encryption: None };
         make(&path, &making).unwrap();
         let mut store = Access::open(&path).unwrap();
         store.apply(example::write_daemon(osd, epoch)).unwrap();
