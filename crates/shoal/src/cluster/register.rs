@@ -99,7 +99,7 @@ async fn register_osd(
 /// Key of a store, as stock's tools make it: 128 random bytes as base64.
 fn new_store_key() -> anyhow::Result<Zeroizing<String>> {
     let bytes: Zeroizing<[u8; 128]> = Zeroizing::new(system::os_random()?.bytes());
-    Ok(Zeroizing::new(BASE64_STANDARD.encode(bytes.as_slice())))
+    Ok(Zeroizing::new(BASE64_STANDARD.encode(*bytes)))
 }
 
 async fn command(host: &mut ClientHost, command: Value, input: String) -> anyhow::Result<()> {
