@@ -540,6 +540,7 @@ impl Core {
     fn on_budgets(&self, budgets: Budgets, out: &mut Fx) {
         let cores = usize::from(self.cores);
         out.push(Effect::CacheBudget { bytes: budgets.caches / cores });
+        out.push(Effect::MemtableBudget { bytes: budgets.memtables / cores });
         out.push(Effect::Net(NetEffect::HoldAtMost(budgets.messages / cores)));
     }
 }

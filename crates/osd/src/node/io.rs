@@ -78,6 +78,10 @@ pub enum Effect {
     CacheBudget {
         bytes: usize,
     },
+    /// Memory for the memtables of this core's store.
+    MemtableBudget {
+        bytes: usize,
+    },
     AdminAnswer {
         id: u64,
         answer: command::Answer,
@@ -156,6 +160,8 @@ pub struct Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budgets {
     pub caches: usize,
+    /// Of the stores' memtables.
+    pub memtables: usize,
     /// Of clients' messages.
     pub messages: usize,
 }

@@ -268,8 +268,14 @@ fn damaged_place_is_logged_once() {
 #[test]
 fn memory_budget_is_shared_between_cores() {
     let mut core = started(1);
-    let effects = step(&mut core, Time(2), Input::Budgets(Budgets { caches: 300, messages: 90 }));
-    let [Effect::CacheBudget { bytes: 100 }, Effect::Net(NetEffect::HoldAtMost(30))] = &effects[..] else {
+    let effects =
+        step(&mut core, Time(2), Input::Budgets(Budgets { caches: 300, memtables: 60, messages: 90 }));
+    let [
+        Effect::CacheBudget { bytes: 100 },
+        Effect::MemtableBudget { bytes: 20 },
+        Effect::Net(NetEffect::HoldAtMost(30)),
+    ] = &effects[..]
+    else {
         panic!("{effects:?}")
     };
 }

@@ -15,7 +15,8 @@ impl Wake {
         Ok(Wake(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
-    pub(super) fn signal(&self) {
+    /// Makes it readable.
+    pub fn signal(&self) {
         // Fails only at a count of 2^64 signals, and then it is readable already.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }

@@ -422,8 +422,8 @@ impl Role for OsdSide {
         })
     }
 
-    fn set_budgets(&self, memory::Budgets { caches, messages }: memory::Budgets) {
-        self.all.iter().for_each(|core| core.post(Mail::Budgets(Budgets { caches, messages })));
+    fn set_budgets(&self, memory::Budgets { caches, memtables, messages }: memory::Budgets) {
+        self.all.iter().for_each(|core| core.post(Mail::Budgets(Budgets { caches, memtables, messages })));
     }
 
     fn on_restart_checked(&self, checked: Checked) {

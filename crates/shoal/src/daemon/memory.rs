@@ -11,11 +11,16 @@ use std::time::Duration;
 
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The largest part of the target that a store's caches may take. The rest is for what is under way, for the PGs' logs and objects in
-/// hand, for tables that are being merged, and for what the allocator cannot use.
+/// The largest part of the target that a store's caches may take. The rest is for memtables, for what is under way, for the PGs' logs
+/// and objects in hand, for tables that are being merged, and for what the allocator cannot use.
 fn cache_bytes(target: u64) -> u64 {
     const FOR_THE_REST: u64 = 384 << 20;
-    (target / 4).max(target.saturating_sub(FOR_THE_REST) / 8 * 7)
+    (target / 4).max(target.saturating_sub(FOR_THE_REST + memtable_bytes(target)) / 8 * 7)
+}
+
+/// Memtables of all shards together: three of 32 MiB for each of two shards at the usual target of 4 GiB.
+fn memtable_bytes(target: u64) -> u64 {
+    target / 64 * 3
 }
 
 /// Bytes of client requests that may be in memory at once, all cores together.
@@ -29,6 +34,7 @@ fn message_bytes(target: u64, cap: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
     pub caches: usize,
+    pub memtables: usize,
     pub messages: usize,
 }
 
@@ -71,7 +77,11 @@ impl Keeper {
         self.is_over = now.resident > target;
         let bytes = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let caches = bytes(self.size_caches(target, now));
-        let budgets = Budgets { caches, messages: bytes(message_bytes(target, message_cap)) };
+        let budgets = Budgets {
+            caches,
+            memtables: bytes(memtable_bytes(target)),
+            messages: bytes(message_bytes(target, message_cap)),
+        };
         (self.told.replace(budgets) != Some(budgets)).then_some(budgets)
     }
 
@@ -145,7 +155,7 @@ mod tests {
     fn caches_make_room_and_take_it_back() {
         let mut keeper = Keeper::new(u64::MAX);
         let most = cache_bytes(4 * GIB);
-        assert!((3 * GIB..7 * GIB / 2).contains(&most));
+        assert!((11 * GIB / 4..7 * GIB / 2).contains(&most));
         assert_eq!(size(&mut keeper, 4 * GIB, GIB), most);
         assert_eq!(size(&mut keeper, 4 * GIB, GIB), most, "nothing changes");
         // A model of a process that needs 2 GiB besides what its caches are filled with.

@@ -339,6 +339,8 @@ impl DiskStore {
                 shard.collections().len(),
                 queue.method()
             );
+            let wake = queue.wake().clone();
+            device.pool.set_waker(number, Box::new(move || wake.signal()));
             opened.push((number, shard));
             queues.push(queue);
         }
@@ -392,6 +394,12 @@ impl DiskStore {
     pub fn set_cache_budget(&mut self, bytes: usize) {
         let each = bytes / self.queues.len();
         self.shards.iter_mut().for_each(|shard| shard.set_cache_budget(each));
+    }
+
+    /// For all shards of this core together.
+    pub fn set_memtable_budget(&mut self, bytes: usize) {
+        let each = bytes / self.queues.len();
+        self.shards.iter_mut().for_each(|shard| shard.set_memtable_budget(each));
     }
 
     /// Damage that was found since this was asked last. The reads returned EIO.

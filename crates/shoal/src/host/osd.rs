@@ -125,6 +125,7 @@ impl OsdRole {
                     Effect::CountDeviceWork => count_work = true,
                     Effect::Compression(pools) => self.store().set_compression(pools),
                     Effect::CacheBudget { bytes } => self.store().set_cache_budget(bytes),
+                    Effect::MemtableBudget { bytes } => self.store().set_memtable_budget(bytes),
                     Effect::AdminAnswer { id, answer } => self.on_answer(id, &answer),
                     Effect::Counters { id, counters } => self.on_counters(id, counters),
                     Effect::Log { level, text } => log(level, &text),

@@ -56,6 +56,13 @@ impl Store {
         }
     }
 
+    /// Maximum memory of its memtables. A memory store has none.
+    pub fn set_memtable_budget(&mut self, bytes: usize) {
+        if let Store::Disk(disk) = self {
+            disk.set_memtable_budget(bytes);
+        }
+    }
+
     /// Damage found since the last call.
     pub fn take_damage(&mut self) -> Vec<Damage> {
         match self {

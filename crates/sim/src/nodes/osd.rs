@@ -191,6 +191,7 @@ impl OsdNode {
                         cores.for_each(|to| self.post.send(now, at, to, Parcel::End));
                     }
                     Effect::CacheBudget { .. }
+                    | Effect::MemtableBudget { .. }
                     | Effect::AdminAnswer { .. }
                     | Effect::Counters { .. }
                     | Effect::Options { .. }
