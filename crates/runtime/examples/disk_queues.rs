@@ -1,7 +1,7 @@
 //! Durable 4 KiB writes of several queues to one disk: rate, CPU time and flushes a write.
 //!
 //! ```text
-//! cargo run --release -p runtime --example disk_queues -- PATH QUEUES DEPTH SECONDS [auto|always|never]
+//! cargo run --release -p runtime --example disk_queues -- PATH QUEUES DEPTH SECONDS [auto|always|shared|never]
 //! ```
 //!
 //! PATH is a file or block device whose contents are lost. Each queue belongs to a thread and keeps DEPTH writes of 4 KiB in
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [path, queues, depth, seconds, policy @ ..] = &args[..] else {
-        panic!("disk_queues PATH QUEUES DEPTH SECONDS [auto|always|never]");
+        panic!("disk_queues PATH QUEUES DEPTH SECONDS [auto|always|shared|never]");
     };
     let number = |text: &String| text.parse::<u64>().expect("a number");
     let (queues, depth, seconds) = (number(queues), number(depth), number(seconds));

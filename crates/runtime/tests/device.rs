@@ -36,9 +36,14 @@ fn conforms(path: &Path, method: Method) {
     if let Err(error) = disk.queue_by(method) {
         skip::skip!("no {method:?} queue: {error}");
     }
-    let ways = [Persistence::Flush, Persistence::WriteThrough, Persistence::Completion];
-    for (persistence, may_wait) in ways.into_iter().flat_map(|way| [(way, false), (way, true)]) {
-        let disk = disk.clone().with_persistence(persistence);
+    let flush = |policy| disk.clone().with_flush_policy(policy);
+    let disks = [
+        flush(FlushPolicy::Always),
+        flush(FlushPolicy::Shared),
+        flush(FlushPolicy::Never),
+        disk.clone().with_persistence(Persistence::WriteThrough),
+    ];
+    for (disk, may_wait) in disks.iter().flat_map(|disk| [(disk, false), (disk, true)]) {
         let queue = || {
             let mut queue = disk.queue_by(method).unwrap();
             queue.may_wait(may_wait);
@@ -230,7 +235,7 @@ fn dropping_a_busy_queue_is_safe() {
 fn flushes_of_two_queues_end() {
     for method in [Method::Ring, Method::Threads] {
         let file = TemporaryFile::new(&format!("shared-{method:?}"), 8 << 20);
-        let disk = Disk::open(&file.0).unwrap().with_persistence(Persistence::Flush);
+        let disk = Disk::open(&file.0).unwrap().with_flush_policy(FlushPolicy::Shared);
         if disk.queue_by(method).is_err() {
             skip::skip_part!("no {method:?} queue");
             continue;
@@ -272,7 +277,11 @@ fn flush_policy_overrides_the_kernel() {
     let disk = Disk::open(&file.0).unwrap();
     assert_ne!(disk.persistence(), Persistence::Completion, "a file has metadata to flush");
     assert_eq!(disk.clone().with_flush_policy(FlushPolicy::Never).persistence(), Persistence::Completion);
-    assert_eq!(disk.clone().with_flush_policy(FlushPolicy::Always).persistence(), Persistence::Flush);
+    for policy in [FlushPolicy::Always, FlushPolicy::Shared] {
+        let disk = disk.clone().with_flush_policy(policy);
+        let expected = (Persistence::Flush, policy == FlushPolicy::Shared);
+        assert_eq!((disk.persistence(), disk.shares_flushes()), expected);
+    }
     assert_eq!(disk.clone().with_flush_policy(FlushPolicy::Auto).persistence(), disk.persistence());
 }
 

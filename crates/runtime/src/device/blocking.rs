@@ -18,6 +18,7 @@ pub(super) struct Blocking {
     pub is_block_device: bool,
     pub persistence: Persistence,
     pub flushes: Arc<Flushes>,
+    pub shares_flushes: bool,
 }
 
 impl Blocking {
@@ -63,7 +64,10 @@ impl Blocking {
 
     fn sync(&self) -> Result<(), Errno> {
         self.flushes.begin();
-        let result = self.flushes.flush();
+        let result = match self.shares_flushes {
+            true => self.flushes.flush(),
+            false => self.flushes.judge(sync_file(&self.file)),
+        };
         self.flushes.end();
         result
     }
@@ -79,6 +83,15 @@ impl Blocking {
         match result {
             Err(Errno::OPNOTSUPP | Errno::NOTTY) => Ok(()),
             other => other,
+        }
+    }
+}
+
+pub(super) fn sync_file(file: &File) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::fdatasync(file) {
+            Err(Errno::INTR) => {}
+            other => return other,
         }
     }
 }

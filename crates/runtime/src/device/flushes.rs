@@ -1,4 +1,4 @@
-//! Flushes of a disk, shared by all queues to it.
+//! Flushes of a disk: their failures are known to all queues to it, and queues may share them.
 //!
 //! A flush makes durable all that the disk has, whichever queue wrote it. At most one shared flush is under way. Waiters that
 //! come meanwhile wait for the next one, which begins after their writes have completed, and all of them share it:
@@ -9,13 +9,15 @@
 //! queue 3          write ▏┄waits┄▏────flush 2────▏
 //! ```
 //!
-//! A queue that alone has something to flush makes the flush itself, linked to its write: that saves a turn of its core (see
+//! Sharing is the operator's choice: a shared flush takes two wake-ups more and waits for the one under way, which pays where
+//! flushes are slow or the kernel does not join them. A queue that alone has something to flush makes the flush itself, linked to its write: that saves a turn of its core (see
 //! [`super::ring`]). With several, a thread of the disk makes the flushes, because a core may be busy when one ends and the
 //! next one is due. Threads that block take the thread's part when they find no flush under way.
 //!
 //! **A failed flush is the last one.** The kernel reports a lost write once and then forgets it, so after a failure no later
 //! flush can vouch for anything. It and all later ones fail, of every queue.
 
+use super::blocking::sync_file;
 use super::wake::Wake;
 use rustix::io::Errno;
 use std::fmt;
@@ -80,14 +82,7 @@ impl fmt::Debug for Flushes {
 
 impl Flushes {
     pub fn of(file: Arc<File>) -> Flushes {
-        Flushes::by(move || {
-            loop {
-                match rustix::fs::fdatasync(&*file) {
-                    Err(Errno::INTR) => {}
-                    other => return other,
-                }
-            }
-        })
+        Flushes::by(move || sync_file(&file))
     }
 
     fn by(sync: impl Fn() -> Result<(), Errno> + Send + Sync + 'static) -> Flushes {

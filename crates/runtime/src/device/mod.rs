@@ -124,6 +124,7 @@ impl Disk {
             is_block_device: self.is_block_device(),
             persistence: self.persistence,
             flushes: self.flushes.clone(),
+            shares_flushes: self.shares_flushes,
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Disk {
     write_cache: WriteCache,
     pub(super) persistence: Persistence,
     pub(super) flushes: Arc<Flushes>,
+    /// Queues that flush at the same time share flushes.
+    pub(super) shares_flushes: bool,
 }
 
 #[derive(Debug, Error)]
@@ -101,6 +103,7 @@ impl Disk {
             write_cache,
             persistence: Persistence::choose(write_cache, is_block_device, is_direct, FlushPolicy::Auto),
             flushes: Arc::new(Flushes::of(lock)),
+            shares_flushes: false,
         })
     }
 
@@ -157,6 +160,10 @@ impl Disk {
         self.write_cache
     }
 
+    pub fn shares_flushes(&self) -> bool {
+        self.shares_flushes
+    }
+
     pub fn persistence(&self) -> Persistence {
         self.persistence
     }
@@ -164,7 +171,7 @@ impl Disk {
     /// Chooses how writes become durable by the operator's word.
     pub fn with_flush_policy(self, policy: FlushPolicy) -> Disk {
         let persistence = Persistence::choose(self.write_cache, self.is_block_device, self.is_direct, policy);
-        self.with_persistence(persistence)
+        Disk { persistence, shares_flushes: policy == FlushPolicy::Shared, ..self }
     }
 
     /// Overrides how writes become durable, to measure and test each way.

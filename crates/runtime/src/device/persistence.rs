@@ -40,6 +40,8 @@ pub enum FlushPolicy {
     #[default]
     Auto,
     Always,
+    /// Like [`FlushPolicy::Always`], and queues share their flushes.
+    Shared,
     /// The operator vouches for the disk, and for the file system of a file.
     Never,
 }
@@ -51,8 +53,9 @@ impl FromStr for FlushPolicy {
         match text {
             "auto" => Ok(FlushPolicy::Auto),
             "always" => Ok(FlushPolicy::Always),
+            "shared" => Ok(FlushPolicy::Shared),
             "never" => Ok(FlushPolicy::Never),
-            other => Err(format!("{other} is none of auto, always, never")),
+            other => Err(format!("{other} is none of auto, always, shared, never")),
         }
     }
 }
@@ -91,7 +94,7 @@ impl Persistence {
     ) -> Persistence {
         match (policy, cache) {
             (FlushPolicy::Never, _) => Persistence::Completion,
-            (FlushPolicy::Always, _) => Persistence::Flush,
+            (FlushPolicy::Always | FlushPolicy::Shared, _) => Persistence::Flush,
             _ if !is_direct => Persistence::Flush,
             (FlushPolicy::Auto, WriteCache::NonVolatile) if is_block_device => Persistence::Completion,
             (FlushPolicy::Auto, WriteCache::NonVolatile | WriteCache::VolatileWithFua) => {

@@ -2,7 +2,8 @@
 //! without a call.
 //!
 //! - A flushed write is one request with `RWF_DSYNC` where the disk has FUA: no flush at all. On disks without it, it is a
-//!   write with a linked fdatasync, or with a flush that queues share while others flush, too (see [`super::flushes`]). `RWF_DSYNC` would take one request and a third less CPU there (23 against
+//!   write with a linked fdatasync, or, where the operator wants it, with a flush that queues share (see
+//!   [`super::flushes`]). `RWF_DSYNC` would take one request and a third less CPU there (23 against
 //!   37 us for 4 KiB, on a disk without FUA), but the kernel then flushes on the worker that is bound to the processor on
 //!   which the write completed. On a busy storage server that worker waits for its processor (median 2 ms against 90 us).
 //! - `DEFER_TASKRUN`, where the kernel has it: completions are prepared when the ring is polled, not by an interrupt, and a
@@ -52,6 +53,7 @@ pub(super) struct Ring {
     flag_is_stale: bool,
     persistence: Persistence,
     flushes: Arc<Flushes>,
+    shares_flushes: bool,
     inbox: Arc<Inbox>,
     /// Its requests that flush, and those of them that wait for a shared flush and are not in the kernel.
     flushing: usize,
@@ -123,6 +125,7 @@ impl Ring {
             flag_is_stale: false,
             persistence: disk.persistence,
             flushes: disk.flushes.clone(),
+            shares_flushes: disk.shares_flushes,
             flushing: 0,
             sharing: 0,
         })
@@ -148,7 +151,7 @@ impl Ring {
         self.push(at);
     }
 
-    /// A flush is shared when another queue of the disk flushes, too.
+    /// A flush is shared when another queue of the disk flushes, too, and the operator wants it.
     fn plan_flush(&mut self, transfer: &Transfer) -> Option<SlotFlush> {
         let is_flush = matches!(transfer.work, Work::Flush);
         let has_flush = transfer.needs_sync() && self.persistence == Persistence::Flush;
@@ -157,7 +160,7 @@ impl Ring {
         }
         let is_alone = self.flushes.begin() == self.flushing;
         self.flushing += 1;
-        Some(if is_alone { SlotFlush::Own } else { SlotFlush::Shared })
+        Some(if is_alone || !self.shares_flushes { SlotFlush::Own } else { SlotFlush::Shared })
     }
 
     /// Memory for copies of a write's bytes.

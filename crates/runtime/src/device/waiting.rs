@@ -95,7 +95,8 @@ mod tests {
         let file: Arc<_> = std::fs::File::open("/dev/null").expect("/dev/null exists").into();
         let flushes = Arc::new(Flushes::of(file.clone()));
         let persistence = Persistence::Flush;
-        let mut waiting = Waiting::new(Blocking { file, is_block_device: false, persistence, flushes });
+        let disk = Blocking { file, is_block_device: false, persistence, flushes, shares_flushes: false };
+        let mut waiting = Waiting::new(disk);
         waiting.allow(true);
         waiting
     }

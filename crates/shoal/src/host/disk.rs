@@ -255,9 +255,10 @@ impl Device {
     pub fn log_flushes(&self) {
         let (path, cache) = (self.disk.path().display(), self.disk.write_cache());
         match self.disk.persistence() {
-            Persistence::Flush => {
-                tracing::info!("{path}: its write cache is {cache}; writes are made durable by flushes")
-            }
+            Persistence::Flush => tracing::info!(
+                "{path}: its write cache is {cache}; writes are made durable by flushes{}",
+                if self.disk.shares_flushes() { ", which cores share" } else { "" }
+            ),
             Persistence::WriteThrough => {
                 tracing::info!("{path}: its write cache is {cache}; log records are written through it")
             }
