@@ -346,11 +346,9 @@ pub fn convert(meta: &ObjectId, stored: (&PgHistory, &PgProgress, &PgLog)) -> Ve
         let records = records.by_ref().take(CONVERTED_MAX).collect();
         steps.push(vec![Change::LogAppend { records }]);
     }
-    let keys = |kind: u8| {
-        let (from, to) = (Bytes::copy_from_slice(&[kind]), Bytes::copy_from_slice(&[kind + 1]));
-        Change::OmapRemoveRange { object: meta.clone(), from, to }
-    };
-    let mut last = vec![keys(LOG), keys(DUPLICATE)];
+    // One range, of which a store removes the keys later and in steps. The history lies in it, and is set again.
+    let (from, to) = (Bytes::copy_from_slice(&[DUPLICATE]), Bytes::copy_from_slice(&[LOG + 1]));
+    let mut last = vec![Change::OmapRemoveRange { object: meta.clone(), from, to }];
     last.extend(set_history(meta, history, progress));
     steps.push(last);
     steps

@@ -171,3 +171,65 @@ fn writes_commit_in_few_polls_while_cleaning() {
     assert!(writes > 50, "cleaning took {writes} writes");
     assert!(polls_max <= 8, "a write took {polls_max} polls");
 }
+
+/// Keys of PG meta objects are not counted: the plan looks how many there are.
+#[test]
+fn large_range_of_a_meta_omap_is_cleaned_in_steps() {
+    let disk = formatted(128 << 20, 8 << 20, Pace::AtOnce, 1);
+    let mut shard = open(&disk, small());
+    let meta = ObjectId::pg_meta(super::operations::pg(0));
+    let change = |shard: &mut Shard, changes: Vec<Change>| {
+        shard.submit(1, Transaction { collection: home(), changes });
+        assert_eq!(settle(shard), [Completion::Committed { tag: 1 }]);
+    };
+    let key = |kind: char, n: u32| bytes::Bytes::from(format!("{kind}{n:06}"));
+    let entry = |key: bytes::Bytes| (key, bytes::Bytes::from_static(b"value"));
+    change(&mut shard, vec![Change::CreateCollection { split_bits: 0 }]);
+    let header = bytes::Bytes::from_static(b"progress");
+    change(&mut shard, vec![Change::OmapSetHeader { object: meta.clone(), header: header.clone() }]);
+    for first in (0..3000).step_by(500) {
+        let keys = ['d', 'l'].into_iter().flat_map(|kind| (first..first + 500).map(move |n| key(kind, n)));
+        change(
+            &mut shard,
+            vec![Change::OmapSet { object: meta.clone(), entries: keys.map(entry).collect() }],
+        );
+    }
+    let kept = [key('a', 1), key('m', 1)];
+    let others = kept.iter().cloned().map(entry).collect();
+    change(&mut shard, vec![Change::OmapSet { object: meta.clone(), entries: others }]);
+    let (from, to) = ("d".into(), "m".into());
+    let range = Change::OmapRemoveRange { object: meta.clone(), from, to };
+    shard.submit(
+        2,
+        Transaction {
+            collection: home(),
+            changes: vec![range, Change::OmapSet { object: meta.clone(), entries: vec![entry(key('h', 1))] }],
+        },
+    );
+    let (mut done, mut is_left_to_cleaner) = (Vec::new(), false);
+    while done.is_empty() {
+        shard.poll(&mut done);
+        is_left_to_cleaner |= shard.figures().numbers_to_clean > 0;
+    }
+    assert_eq!(done, [Completion::Committed { tag: 2 }]);
+    assert!(is_left_to_cleaner, "the transaction removes the keys one by one");
+    settle(&mut shard);
+    for _ in 0..2 {
+        let queries = vec![
+            store::Query::OmapHeader,
+            store::Query::OmapGet {
+                keys: vec![key('a', 1), key('d', 7), key('h', 1), key('l', 2999), key('m', 1)],
+            },
+        ];
+        shard.read(3, store::ReadRequest { collection: home(), object: meta.clone(), queries });
+        let done = settle(&mut shard);
+        let [Completion::Read { answers: Ok(answers), .. }] = &done[..] else { panic!("{done:?}") };
+        let left = [key('a', 1), key('h', 1), key('m', 1)].into_iter().map(entry).collect();
+        assert_eq!(*answers, [store::Answer::OmapHeader(header.clone()), store::Answer::OmapGet(left)]);
+        assert!(shard.check(Depth::Deep, &mut || ()).findings.is_empty());
+        shard.stop();
+        settle(&mut shard);
+        shard = open(&disk, small());
+        settle(&mut shard);
+    }
+}
