@@ -9,9 +9,10 @@ import unittest
 from pathlib import Path
 
 import harness
-from harness import ROOT, SHOAL, Cluster, eventually, run
-from replicated import FAULTS, ReplicatedTest, configure
-from test_rolling import Watched, assert_nothing_left, starts
+from harness import ROOT, SHOAL, Cluster, run
+from replicated import FAULTS, Pgs, ReplicatedTest, configure
+from test_rolling import assert_nothing_left, assert_right, starts
+from watched import Watched
 
 #: The last commit before the work on the store's second format.
 BEFORE = "a91d97e"
@@ -79,24 +80,22 @@ class Upgrade(ReplicatedTest):
         run([SHOAL, "restart", "osd.1", "--dir", self.cluster.dir], timeout=ROLLING_SECONDS_MAX)
         self.assertEqual(self.runs("osd.1"), str(Path(SHOAL).resolve()))
         self.assertEqual(self.runs("osd.2"), str(self.before.resolve()))
-        written = watched.load.writes()
-        eventually(lambda: watched.load.problems or watched.load.writes() > written + 1000, 120, 0.1)
-        self.assert_backfills_between_versions(pool)
+        self.move_pgs_between_versions()
         said = self.restart("--only", "osd")
         print(said)
-        watched.assert_right(self, f"three monitors and four OSDs went from {BEFORE} to today's program")
+        assert_right(self, watched, f"three monitors and four OSDs went from {BEFORE} to today's program")
         self.assertEqual({self.runs(name) for name in names}, {str(Path(SHOAL).resolve())})
         self.assertEqual([name for name in before if starts(self.client)[name] == before[name]], [])
         assert_nothing_left(self, self.client)
         self.assert_healthy()
         self.assert_way_back_is_refused()
 
-    def assert_backfills_between_versions(self, pool):
+    def move_pgs_between_versions(self):
         """The OSD of today gives its PGs away, to OSDs of before, and takes them back."""
         self.client.ceph("osd", "out", "1")
-        self.wait_clean()
+        Pgs(self.client).wait_clean()
         self.client.ceph("osd", "in", "1")
-        self.wait_clean()
+        Pgs(self.client).wait_clean()
 
     def assert_way_back_is_refused(self):
         self.cluster.stop_daemon("osd.2")

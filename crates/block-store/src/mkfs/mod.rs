@@ -56,10 +56,14 @@ pub fn format(
     }
     blocking.flush()?;
     let block = superblock.encode()?;
-    for copy in superblock.copies() {
-        blocking.write(copy * BLOCK as u64, block.clone())?;
+    // The note in the first block goes last: a power cut may tear all writes since the last flush.
+    let (first, others): (Vec<u64>, Vec<u64>) = superblock.copies().into_iter().partition(|copy| *copy == 0);
+    for copies in [others, first] {
+        for copy in copies {
+            blocking.write(copy * BLOCK as u64, block.clone())?;
+        }
+        blocking.flush()?;
     }
-    blocking.flush()?;
     Ok(superblock)
 }
 
