@@ -44,9 +44,11 @@ pub struct KeySecret(Secret);
 pub struct SecretLength(usize);
 
 impl KeySecret {
-    /// Line ends behind the secret are not a part of it, so text may be kept in a file.
+    /// Line ends behind the secret are not a part of it, so text may be kept in a file. Random bytes may end like a line: the
+    /// first [`SECRET_BYTES_MIN`] are kept in any case.
     pub fn new(bytes: &[u8]) -> Result<KeySecret, SecretLength> {
         let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+        let end = if end == 0 { 0 } else { end.max(SECRET_BYTES_MIN.min(bytes.len())) };
         match end {
             SECRET_BYTES_MIN..=SECRET_BYTES_MAX => Ok(KeySecret(Secret::new(&bytes[..end]))),
             other => Err(SecretLength(other)),
@@ -190,6 +192,8 @@ mod tests {
     #[test]
     fn secret_is_long_enough_and_never_printed() {
         assert!(KeySecret::new(&[7; 31]).is_err());
+        let random: [u8; 32] = std::array::from_fn(|i| if i < 30 { 7 } else { b'\n' });
+        assert!(KeySecret::new(&random).is_ok(), "random bytes that end like a line");
         assert!(KeySecret::new(&[b'\n'; 40]).is_err());
         let text = [&[b'a'; 44][..], b"\r\n"].concat();
         assert_eq!(KeySecret::new(&text).unwrap().0, KeySecret::new(&[b'a'; 44]).unwrap().0);
