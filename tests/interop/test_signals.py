@@ -22,6 +22,7 @@ NOT_SERVED = {
     "ceph_rgw_": "there is no gateway", "ceph_rbd_": "images are not counted",
 }
 OPERATIONS, STORE, REACTOR = "every_counter_of_an_operation_moves", "waits_and_levels_of_a_busy_store_are_counted", "failed_accepts_and_refused_callers_are_counted"
+OUTAGE = "outage_of_nine_seconds_loses_nothing"
 #: Counters that `test_every_counter_moves` need not move: the test that does.
 MOVED_BY = {
     "osd.op_wip": OPERATIONS, "osd.messages_delayed_for_map": OPERATIONS, "osd.op_rw_in_bytes": OPERATIONS, "osd.op_rw_out_bytes": OPERATIONS,
@@ -29,6 +30,8 @@ MOVED_BY = {
     "osd.numpg_moving": "moves_are_counted", "osd.pg_moves_given_up": "moves_are_counted",
     "store.waited_for_log": STORE, "store.waited_for_index": STORE, "store.fresh_tables": STORE, "store.deferred_bytes": STORE,
     "store.numbers_to_clean": STORE, "store.discarded_bytes": "freed_blocks_are_discarded_and_reused",
+    "store.reads_repeated": OUTAGE, "store.reads_recovered": OUTAGE, "store.reads_waiting": OUTAGE,
+    "store.reads_lost": "lasting_outage_fails_the_shard_and_records_no_loss",
     "reactor.accepts_failed": REACTOR, "reactor.writes_short": "large_messages_are_read_and_written_in_parts",
     "reactor.turns_polled": "polling_reactor_finds_messages_before_it_sleeps",
 }

@@ -130,7 +130,7 @@ fn duplicate_before_commit_is_caught() {
 #[test]
 fn read_of_uncommitted_write_is_caught() {
     let faults = &["node isolated", "cluster network divided", "OSD crash"];
-    Plan { from: 99, ..Plan::new(PlantedBug::ReadUncommitted, LOSES_WRITES, faults) }.is_caught();
+    Plan { from: 60, ..Plan::new(PlantedBug::ReadUncommitted, LOSES_WRITES, faults) }.is_caught();
 }
 
 #[test]

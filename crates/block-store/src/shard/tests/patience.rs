@@ -146,6 +146,7 @@ fn lasting_outage_fails_the_shard_and_records_no_loss() {
     (0..OBJECTS).for_each(|n| rig.read(100 + u64::from(n), n));
     rig.pass(Duration::from_secs(11));
     assert_eq!(rig.shard.failure(), Some(Failure::Unreadable));
+    assert!(rig.shard.figures().reads_lost > 0);
     assert_eq!(rig.shard.next_deadline(), None);
     rig.shard.submit(300, one(write(1)));
     rig.pass(TICK);
