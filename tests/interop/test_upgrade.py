@@ -52,9 +52,11 @@ class Recorded:
             shutil.rmtree(self.top, ignore_errors=True)
 
 
-class Upgrade(unittest.TestCase):
+class Directories:
+    """The tests of one release's directories."""
+
     def start(self, kind):
-        cluster = Recorded("0.1.0", kind)
+        cluster = Recorded(self.RELEASE, kind)
         self.addCleanup(cluster.close)
         cluster.up()
         return cluster
@@ -64,7 +66,7 @@ class Upgrade(unittest.TestCase):
         self.assertEqual(client.ceph("config-key", "get", "kept").text, "value")
         self.assertIn("allow r", client.ceph("auth", "get", "client.kept").text)
 
-    def test_disk_cluster_of_0_1_0_serves_its_objects(self):
+    def test_disk_cluster_serves_its_objects(self):
         cluster = self.start("disk")
         client = Client(cluster)
         self.assert_settings_kept(client)
@@ -81,8 +83,18 @@ class Upgrade(unittest.TestCase):
         self.assertEqual(unchanged, [entry for entry in cluster.expected if entry["name"] != "index-1"])
         self.assertEqual(cluster.errors(), [])
 
-    def test_memory_cluster_of_0_1_0_serves_its_objects(self):
+    def test_memory_cluster_serves_its_objects(self):
         cluster = self.start("memory")
         self.assert_settings_kept(Client(cluster))
         self.assertEqual(cluster.objects(), cluster.expected)
         self.assertEqual(cluster.errors(), [])
+
+
+class Release010(Directories, unittest.TestCase):
+    RELEASE = "0.1.0"
+
+
+class Release020(Directories, unittest.TestCase):
+    """The first version of the second store format."""
+
+    RELEASE = "0.2.0"
