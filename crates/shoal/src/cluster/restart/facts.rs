@@ -36,7 +36,8 @@ pub struct Facts {
     pub leader: String,
     /// The name of the active manager; empty where none is available.
     pub manager: String,
-    pub standbys: BTreeSet<String>,
+    /// Numbers that available managers got at their starts, by name.
+    pub managers: BTreeMap<String, u64>,
     pub osds: BTreeMap<i32, Osd>,
     pub epoch: Epoch,
 }
@@ -87,7 +88,11 @@ impl Facts {
         self.leader = text(quorum, "quorum_leader_name").unwrap_or_default();
         let is_available = managers["available"] == true;
         self.manager = text(managers, "active_name").filter(|_| is_available).unwrap_or_default();
-        self.standbys = rows(managers, "standbys").filter_map(|row| text(row, "name")).collect();
+        let gid = |row: &Value, name: &str| row[name].as_u64().unwrap_or(0);
+        let active = (self.manager.clone(), gid(managers, "active_gid"));
+        let standbys =
+            rows(managers, "standbys").filter_map(|row| Some((text(row, "name")?, gid(row, "gid"))));
+        self.managers = standbys.chain((!self.manager.is_empty()).then_some(active)).collect();
         Ok(())
     }
 
@@ -238,8 +243,7 @@ pub mod tests {
             "monmap": { "mons": [mon("a", 1), mon("b", 2), mon("c", 3)] },
         });
         let metadata = json!([{ "name": "a", "hostname": "h1.example", "started_at": "then" }]);
-        let managers =
-            json!({ "active_name": "b", "available": true, "standbys": [{ "name": "a" }, { "name": "c" }] });
+        let managers = json!({ "active_name": "b", "active_gid": 2, "available": true, "standbys": [{ "name": "a", "gid": 1 }, { "name": "c", "gid": 3 }] });
         let osd = |id: i32, up: i32, state: Value| json!({ "osd": id, "up": up, "up_from": 5 + id, "state": state });
         let plain = json!(["exists", "up"]);
         let dump = json!({ "epoch": 40, "osds": [

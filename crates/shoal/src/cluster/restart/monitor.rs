@@ -90,9 +90,9 @@ fn is_back(before: &Facts, now: &Facts, name: &str) -> Option<String> {
     if now.manager.is_empty() && !before.manager.is_empty() {
         return Some("no manager is active".into());
     }
-    let had_manager = before.manager == name || before.standbys.contains(name);
-    let has_manager = now.manager == name || now.standbys.contains(name);
-    (had_manager && !has_manager).then(|| format!("mgr.{name} has not come back"))
+    // Until the new one has spoken, the monitors have the manager of before.
+    let is_missing = |old| now.managers.get(name).is_none_or(|new| new == old);
+    before.managers.get(name).is_some_and(is_missing).then(|| format!("mgr.{name} has not come back"))
 }
 
 #[cfg(test)]
@@ -107,8 +107,10 @@ mod tests {
         let why = |now: &Facts| is_back(&before, now, "a").unwrap_or_default();
         assert_eq!(why(&now), "mon.a has not started again");
         now.monitors.get_mut("a").unwrap().started_at = Some("later".into());
+        assert_eq!(why(&now), "mgr.a has not come back");
+        now.managers.insert("a".into(), 4);
         assert_eq!(why(&now), "");
-        now.standbys.remove("a");
+        now.managers.remove("a");
         assert_eq!(why(&now), "mgr.a has not come back");
         now.manager.clear();
         assert_eq!(why(&now), "no manager is active");
