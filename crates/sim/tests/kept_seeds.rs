@@ -91,3 +91,10 @@ fn seed_with_an_answer_lost_to_a_reset_holds() {
     let report = run(0, &config);
     assert!(report.is_clean(), "{report}");
 }
+
+/// A member whose map lacked a newer one had no link to it, and never answered its question for a vote: nobody led.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_a_voter_unknown_to_another_holds() {
+    holds_with(3, 3178);
+}

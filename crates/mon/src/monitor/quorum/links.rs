@@ -128,6 +128,11 @@ impl Links {
         }
     }
 
+    /// True if the map has this monitor, be its connection open or not.
+    pub fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
     /// The connection over which this monitor hears us.
     pub fn to(&self, name: &str) -> Option<ConnId> {
         match self.by_name.get(name)?.state {

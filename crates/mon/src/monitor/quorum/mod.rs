@@ -164,11 +164,25 @@ impl Monitor {
 
     /// A message of the log to another member. One that cannot go out is lost, which the log takes into account.
     pub(super) fn send_log(&mut self, turn: &mut Turn<'_>, member: u64, bytes: Bytes) {
-        if !self.say_to(turn, member, MonPeerBody::Log { bytes })
-            && let Some(log) = &mut self.replication
-        {
+        let body = MonPeerBody::Log { bytes };
+        let is_sent = match self.conn_of_newer(member) {
+            Some(conn) => {
+                turn.send(conn, MMonPeer { from: self.quorum.member, to: member, body });
+                true
+            }
+            None => self.say_to(turn, member, body),
+        };
+        if !is_sent && let Some(log) = &mut self.replication {
             log.reset_session(member);
         }
+    }
+
+    /// The connection which a member opened to us that our monitor map does not have yet, so that we have no link to it. Its
+    /// question for a vote needs an answer: without ours it may lack the majority that could bring us the newer map.
+    fn conn_of_newer(&self, member: u64) -> Option<ConnId> {
+        let name = self.quorum.peers.name_of(member)?;
+        let is_linked = self.quorum.links.has(name);
+        self.quorum.peers.accepted_from(member).last().copied().filter(|_| !is_linked)
     }
 
     /// A session has ended: nobody waits for its answers.

@@ -1052,3 +1052,29 @@ fn a_lost_disk_never_counts_beside_its_successor() {
     let conn = c.connect(leader, "client.admin", 5000);
     c.ok(leader, conn, &set("after"));
 }
+
+#[test]
+fn member_votes_for_one_that_came_while_it_was_away() {
+    let mut c = Cluster::new(3, 4);
+    let leader = c.wait_leader();
+    let (away, removed) = ((leader + 1) % 3, (leader + 2) % 3);
+    c.cut_off(away);
+    c.start(3);
+    c.pass(Duration::from_secs(8));
+    let conn = c.connect(leader, "client.admin", 5000);
+    c.ok(leader, conn, &rm(NAMES[removed]));
+    c.pass(Duration::from_secs(2));
+    let mut voters = vec![1 + leader as u64, 1 + away as u64, 4];
+    voters.sort_unstable();
+    assert_eq!(c.voters(leader), voters);
+    assert!(!c.monitor(away).state().monmap.mons.contains_key("d"));
+
+    // Two of three voters are left, and one of them knows nothing of the other.
+    c.kill(leader);
+    c.kill(removed);
+    c.cuts.clear();
+    assert_eq!(c.wait_leader(), 3, "the other lacks what was committed");
+    let there = c.connect(away, "client.admin", 5001);
+    c.ok(away, there, &set("after"));
+    assert_eq!(c.monitor(away).state().monmap.mons.len(), 3);
+}
