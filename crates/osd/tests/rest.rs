@@ -383,6 +383,36 @@ fn request_from_before_a_backoff_does_not_wait_for_the_log() {
     assert_eq!(cluster.get("a"), &b"oldxx"[..]);
 }
 
+/// The later request names a map that the OSD lacks. While it waits for the map, the PG stops and serves again: the client sends
+/// both requests again, and the one that waited would overtake the other.
+#[test]
+fn request_from_before_a_backoff_does_not_wait_for_a_map() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"old");
+    let dropped = cluster.send("a", append());
+    let of_next_map = dropped + 1;
+    let host = cluster.primary();
+    let request = host.request(object("a"), append());
+    host.resend(1, of_next_map, MOSDOp { epoch: request.epoch + 11, ..request });
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster.primary().acknowledge_backoffs();
+    cluster.set_flags(0);
+    cluster.run();
+    assert!(cluster.primary().find_reply(dropped).is_none());
+    assert!(cluster.primary().find_reply(of_next_map).is_none());
+    for tid in [dropped, of_next_map] {
+        let host = cluster.primary();
+        let request = host.request(object("a"), append());
+        host.resend(1, tid, request);
+    }
+    cluster.run();
+    for tid in [dropped, of_next_map] {
+        assert_eq!(cluster.primary().reply(tid).result, 0);
+    }
+    assert_eq!(cluster.get("a"), &b"oldxx"[..]);
+}
+
 /// osd.1 returns again and again, and nothing is written while it is there.
 #[test]
 fn log_of_a_member_that_comes_and_goes_is_trimmed() {

@@ -98,3 +98,10 @@ fn seed_with_an_answer_lost_to_a_reset_holds() {
 fn seed_with_a_voter_unknown_to_another_holds() {
     holds_with(3, 3178);
 }
+
+/// A request that waited for a map while its PG stopped and served again overtook the one that was dropped.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_a_request_that_waits_for_a_map_holds() {
+    holds_with(3, 3220);
+}

@@ -18,6 +18,9 @@ impl Shard {
         let id = self.next_backoff << 16 | self.config.core.0 as u64;
         session.backoffs.insert(pg.id, id);
         session.unacknowledged_backoffs.insert(pg.id, id);
+        // It sent these before it gets the message, so it sends them again. The map for which they wait may come after the PG has
+        // let it go: then nothing would tell that they overtake the dropped ones.
+        session.waiting_for_map.retain(|parked| parked.op.pg != pg.id);
         let message = self.backoff_message(pg_key, op_value::BACKOFF_BLOCK, id);
         self.send(conn, message, fx);
     }
