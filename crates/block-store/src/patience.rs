@@ -1,8 +1,8 @@
 //! Patience with reads that the device fails: they are repeated for seconds before a block counts as lost.
 //!
 //! A controller reset or a path failover answers EIO for a few seconds, and then everything is there again. A failed read is
-//! therefore repeated after 0.1, 0.2, 0.4, … s until [`Patience::total`] is over. The operations that need the block wait
-//! meanwhile; others go on. Then the block counts as lost, and the next read of it has one attempt only, until one succeeds
+//! therefore repeated after 0.1, 0.2, 0.4, 0.8, 1, 1, … s until [`Patience::total`] is over. The operations that need the block
+//! wait meanwhile; others go on. Then the block counts as lost, and the next read of it has one attempt only, until one succeeds
 //! or the block is written.
 //!
 //! A device that loses many blocks within a short time has failed itself. Its shard then stops before it records any of
@@ -22,8 +22,10 @@ const LOST_PLACES_MAX: usize = 4096;
 /// Limits of the patience. The defaults suit production.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Time before the first repetition; it doubles with each.
+    /// Time before the first repetition; it doubles with each, up to the longest.
     pub first: Duration,
+    /// Longest time between two repetitions. A device that is there for that long between two resets is asked then.
+    pub longest: Duration,
     /// Time from the first failure until the block counts as lost.
     pub total: Duration,
     /// Number of places lost within [`Patience::window`] beyond which the device has failed.
@@ -35,6 +37,7 @@ impl Default for Patience {
     fn default() -> Patience {
         Patience {
             first: Duration::from_millis(100),
+            longest: Duration::from_secs(1),
             total: Duration::from_secs(10),
             lost_max: 16,
             window: Duration::from_secs(60),
@@ -214,7 +217,8 @@ impl Retries {
                 "a read failed and is repeated"
             );
         }
-        let delay = self.patience.first.saturating_mul(1 << (read.failures - 1).min(20));
+        let doubled = self.patience.first.saturating_mul(1 << (read.failures - 1).min(20));
+        let delay = doubled.min(self.patience.longest);
         self.due.insert(((now + delay).min(end), token));
         Verdict::Later
     }
@@ -287,12 +291,12 @@ mod tests {
         let mut retries = Retries::new();
         retries.began(1, 8 * BLOCK, 4096);
         let (attempts, verdict) = fail_to_the_end(&mut retries, 1, seconds(5.0));
-        let expected = [5.0, 5.1, 5.3, 5.7, 6.5, 8.1, 11.3, 15.0];
+        let expected = [5.0, 5.1, 5.3, 5.7, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 12.5, 13.5, 14.5, 15.0];
         assert_eq!(attempts.len(), expected.len());
         assert!(attempts.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{attempts:?}");
         assert_eq!(verdict, Verdict::Lost);
         let RetryFigures { repeated, recovered, lost, waiting } = retries.figures();
-        assert_eq!((repeated, recovered, lost, waiting), (7, 0, 1, 0));
+        assert_eq!((repeated, recovered, lost, waiting), (13, 0, 1, 0));
     }
 
     #[test]

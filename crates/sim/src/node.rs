@@ -56,8 +56,8 @@ pub trait Node {
     fn fail_reads(&mut self, _until: Time) -> bool {
         false
     }
-    /// Every read of the disk fails until then. False without a disk.
-    fn reset_disk(&mut self, _until: Time) -> bool {
+    /// Every read of the disk fails until then. False without a disk, and soon after another reset.
+    fn reset_disk(&mut self, _now: Time, _until: Time) -> bool {
         false
     }
     /// Fills the disk until then. False without a disk.

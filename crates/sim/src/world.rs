@@ -24,6 +24,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// A process that is down when the last fault has struck starts within this time: the quiet time counts on it.
+const ABSENCE_MAX: Duration = Duration::from_secs(10);
+
 pub struct World {
     now: Time,
     /// The same time, shared with the history.
@@ -42,6 +45,8 @@ pub struct World {
     pauses: BTreeMap<NodeId, Pause>,
     /// Processes that were asked to stop.
     stops: BTreeMap<NodeId, Stop>,
+    /// When each process that is down starts again.
+    starts: BTreeMap<NodeId, Time>,
     /// Nodes that never start again.
     dead: BTreeSet<NodeId>,
     queue: BTreeMap<(Time, u64), Event>,
@@ -144,6 +149,7 @@ impl World {
             ambushes: BTreeMap::new(),
             pauses: BTreeMap::new(),
             stops: BTreeMap::new(),
+            starts: BTreeMap::new(),
             dead: BTreeSet::new(),
             queue: BTreeMap::new(),
             queued: 0,
@@ -411,6 +417,7 @@ impl World {
                 if station.is_up || self.dead.contains(&node) {
                     return;
                 }
+                self.starts.remove(&node);
                 station.is_up = true;
                 station.life += 1;
                 let life = station.life;
@@ -510,8 +517,8 @@ impl World {
                 return is_up(node) && self.nodes[node.0].fail_reads(until);
             }
             Fault::ResetDisk { node, lasts } => {
-                let until = self.local(node, now + lasts);
-                return is_up(node) && self.nodes[node.0].reset_disk(until);
+                let (begin, until) = (self.local(node, now), self.local(node, now + lasts));
+                return is_up(node) && self.nodes[node.0].reset_disk(begin, until);
             }
             Fault::FillDisk { node, full_for } => {
                 let until = self.local(node, now + full_for);
@@ -591,10 +598,14 @@ impl World {
         true
     }
 
-    /// Ends partitions, corrects the wall clocks, and tells every node that the last fault has struck.
+    /// Ends partitions and long absences, corrects the wall clocks, and tells every node that the last fault has struck.
     pub fn calm(&mut self) {
         self.is_calm = true;
         self.weather.calm();
+        let soon = self.now + ABSENCE_MAX;
+        let away: Vec<NodeId> =
+            self.starts.iter().filter(|(_, at)| **at > soon).map(|(node, _)| *node).collect();
+        away.into_iter().for_each(|node| self.put(soon, Event::Start(node)));
         self.stations.iter_mut().for_each(|station| station.clock.set_wall_offset(0));
         for node in (0..self.nodes.len()).map(NodeId) {
             self.with_node(node, |node, now, _| node.calm(now));
@@ -633,6 +644,7 @@ impl World {
         self.nodes[node.0].crash(now, death, &mut dice);
         self.wakes[node.0] = None;
         self.put(self.now + down_for, Event::Start(node));
+        self.starts.insert(node, self.now + down_for);
         true
     }
 

@@ -125,8 +125,8 @@ impl Usage {
         Usage { total, available, pooled: 0, ..self }
     }
 
-    /// Usage of several shards of a device as one store. The fullest shard limits the available space: a PG cannot use free
-    /// space of another shard.
+    /// Usage of several shards as one store. The fullest shard limits the available space and the pool: a PG cannot use free
+    /// space of another shard, nor of a pool that its shard has no share in.
     pub fn of_shards(shards: impl IntoIterator<Item = Usage>) -> Usage {
         let (mut sum, mut part_min): (Usage, f64) = (Usage::default(), 1.0);
         for usage in shards {
@@ -135,14 +135,15 @@ impl Usage {
             sum.data += usage.data;
             sum.omap += usage.omap;
             sum.metadata += usage.metadata;
-            // The pool is the same one for all.
+            // The pool is the same one for all, unless the shards have devices of their own.
             sum.pooled = sum.pooled.max(usage.pooled);
             sum.sharers = sum.sharers.max(usage.sharers);
             let reach = usage.within_reach();
             part_min = part_min.min(reach.available as f64 / reach.total.max(1) as f64);
         }
         let limit = ((sum.total + sum.pooled) as f64 * part_min) as u64;
-        Usage { available: sum.available.min(limit.saturating_sub(sum.pooled)), ..sum }
+        let pooled = sum.pooled.min(limit);
+        Usage { available: sum.available.min(limit - pooled), pooled, ..sum }
     }
 }
 
@@ -189,5 +190,13 @@ mod tests {
         assert_eq!((both.within_reach().total, both.within_reach().available), (1000, 650));
         let unpooled = |total, available| Usage { pooled: 0, ..shard(total, available) };
         assert_eq!(Usage::of_shards([unpooled(300, 30), unpooled(100, 50)]).available, 40);
+    }
+
+    #[test]
+    fn full_shard_without_the_others_pool_makes_the_store_full() {
+        let shard =
+            |total, available, pooled| Usage { total, available, pooled, sharers: 1, ..Usage::default() };
+        let both = Usage::of_shards([shard(1000, 0, 0), shard(300, 100, 700)]);
+        assert_eq!((both.within_reach().available, both.available, both.pooled), (0, 0, 0));
     }
 }

@@ -33,6 +33,8 @@ const BYTES: u64 = 24 << 20;
 const LOG_BYTES: u64 = 3 << 20;
 const ZONE_BYTES: u64 = 512 << 10;
 const BLOCK_BYTES: u64 = BLOCK as u64;
+/// Time between two resets: reads that one of them failed are repeated in between, also where the process was paused.
+const CALM_AFTER_RESET: Duration = Duration::from_secs(5);
 /// Number of later log batches after which a batch is known to be flushed. Damage before that looks like a torn end of
 /// the log, which the store cuts off.
 const BATCHES_UNTIL_KEPT: u64 = 8;
@@ -92,6 +94,8 @@ pub(super) struct Disk {
     unreadable: Option<(u64, Time)>,
     /// End of the reads' failures of a block or of all of them.
     faults_until: Option<Time>,
+    /// Until then no reset begins: one upon another could outlast the store's patience.
+    no_reset_until: Time,
     ballast: Ballast,
     /// True once anything was broken. From then on objects may have lost bytes.
     was_broken: bool,
@@ -149,6 +153,7 @@ impl Disk {
             rotten: BTreeMap::new(),
             unreadable: None,
             faults_until: None,
+            no_reset_until: Time::ZERO,
             ballast: Ballast::default(),
             was_broken: false,
         }
@@ -344,13 +349,15 @@ impl Disk {
         true
     }
 
-    /// Fails every read until then, which is sooner than the store loses its patience.
-    pub(super) fn reset(&mut self, until: Time) {
+    /// Fails every read for that time, which is less than the store's patience. False soon after another reset.
+    pub(super) fn reset(&mut self, now: Time, until: Time) -> bool {
         // A machine whose disk does not answer does not come up: a start ends the reset.
-        if self.shard.is_some() {
-            self.device.fail_reads(0..BYTES);
-            self.faults_until = Some(until);
+        if self.shard.is_none() || now < self.no_reset_until {
+            return false;
         }
+        self.device.fail_reads(0..BYTES);
+        (self.faults_until, self.no_reset_until) = (Some(until), until + CALM_AFTER_RESET);
+        true
     }
 
     /// Checks the consistency of the store's contents, apart from broken blocks.

@@ -585,9 +585,9 @@ impl Node for OsdNode {
         self.cores[at].store.any_disk(&mut self.random).is_some_and(|disk| disk.fail_reads(until))
     }
 
-    fn reset_disk(&mut self, until: Time) -> bool {
+    fn reset_disk(&mut self, now: Time, until: Time) -> bool {
         let disks = self.cores.iter_mut().flat_map(|core| core.store.disks());
-        disks.map(|disk| disk.reset(until)).count() > 0
+        disks.filter_map(|disk| disk.reset(now, until).then_some(())).count() > 0
     }
 
     fn fill_disk(&mut self, until: Time) -> bool {
