@@ -24,7 +24,7 @@ use crate::Routes;
 use crate::node::spread;
 use crate::pg::split_bits;
 use crate::planted::{self, PlantedBug};
-use crate::shard::{Interval, PgOrder};
+use crate::shard::{Interval, LoadedPg, PgOrder};
 use machine::CoreId;
 use placement::{Placement, PlacementTable};
 use std::cell::Cell;
@@ -80,6 +80,9 @@ pub struct Holdings {
     /// Copies that do not count, which moves have left on these cores. Until the last of them is gone, no copy of its PG is
     /// made: a store would have two, and a restart would count the wrong one.
     left: BTreeSet<(PgId, CoreId)>,
+    /// Copies of PGs that no map makes yet which this daemon knows: a loss of power has taken back the map whose split made them. They
+    /// get their parents' past when that map has come again.
+    ahead: BTreeMap<PgId, (CoreId, LoadedPg)>,
     /// What the stores and the records brought, until [`Holdings::start`].
     loading: start::Loading,
     /// The map whose placement [`Holdings::check`] has compared.
@@ -97,6 +100,7 @@ impl Holdings {
             named_here: BTreeSet::new(),
             unsaved: BTreeSet::new(),
             left: BTreeSet::new(),
+            ahead: BTreeMap::new(),
             loading: start::Loading::default(),
             checked: Cell::new(0),
         }
@@ -336,8 +340,24 @@ impl Holdings {
                 let parent = self.entries.get(&parent).filter(|_| !self.entries.contains_key(&child));
                 let Some(parent) = parent else { continue };
                 let intervals = child_of(&parent.intervals, self.present_of(child));
-                self.insert(child, Entry::new(parent.core, Holding::Named, intervals));
+                let entry = match self.ahead.remove(&child) {
+                    Some((core, loaded)) => Entry::found(core, &loaded, intervals),
+                    None => Entry::new(parent.core, Holding::Named, intervals),
+                };
+                self.insert(child, entry);
             }
+        }
+        self.hold_rest_of_ahead(map);
+    }
+
+    /// Copies that the map makes, or whose pool it does not have, and whose parents are not here.
+    fn hold_rest_of_ahead(&mut self, map: &OsdMap) {
+        let is_ahead = |pg: &PgId| map.pools.get(&pg.pool).is_some_and(|pool| pg.seed >= pool.pg_num);
+        let due: Vec<PgId> = self.ahead.keys().copied().filter(|pg| !is_ahead(pg)).collect();
+        for pg in due {
+            let Some((core, loaded)) = self.ahead.remove(&pg) else { continue };
+            let intervals = PgIntervals::unknown(loaded.created, self.present_of(pg));
+            self.insert(pg, Entry::found(core, &loaded, intervals));
         }
     }
 
@@ -589,6 +609,14 @@ impl Entry {
     }
 
     /// The name of the copy here.
+    /// A copy in a store. It is durable, so no birth any more.
+    fn found(core: CoreId, loaded: &LoadedPg, intervals: PgIntervals) -> Entry {
+        let created = if intervals.created == 0 { loaded.created } else { intervals.created };
+        let intervals = PgIntervals { created, is_birth: false, ..intervals };
+        let LoadedPg { split_bits, pg: SpgId { shard, .. }, .. } = *loaded;
+        Entry { split_bits, shard, ..Entry::new(core, Holding::Held, intervals) }
+    }
+
     pub fn id(&self, pg: PgId) -> SpgId {
         SpgId { pg, shard: self.shard }
     }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | yes, also unreadable | yes | the copy, with the record's intervals; it is durable, so no birth any more |
 //! | yes | no, release 0.1.0 | the copy; this OSD alone has served it since its creation |
+//! | yes | no, and the stored map does not make the PG | none until a map does: then the copy, with its parent's past |
 //! | yes | no | the copy, with an unknown past |
 //! | no | yes | a birth, a new member or a child of a split that a crash interrupted; dropped unless the map names this OSD |
 
@@ -14,7 +15,7 @@ use crate::shard::LoadedPg;
 use machine::CoreId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::types::{OsdMap, PgId, SpgId};
+use wire::types::{OsdMap, PgId};
 
 #[derive(Default)]
 pub(super) struct Loading {
@@ -46,6 +47,11 @@ impl Holdings {
         }
 
         for (pg, (core, loaded)) in found {
+            let pg_num = map.and_then(|map| map.pools.get(&pg.pool)).map_or(u32::MAX, |pool| pool.pg_num);
+            if pg.seed >= pg_num && !records.contains_key(&pg) {
+                self.ahead.insert(pg, (core, loaded));
+                continue;
+            }
             let intervals = match records.remove(&pg) {
                 Some(record) => PgIntervals::from(record),
                 None if is_old_store && loaded.created != 0 => {
@@ -53,10 +59,7 @@ impl Holdings {
                 }
                 None => PgIntervals::unknown(loaded.created, self.present_of(pg)),
             };
-            let created = if intervals.created == 0 { loaded.created } else { intervals.created };
-            let intervals = PgIntervals { created, is_birth: false, ..intervals };
-            let LoadedPg { split_bits, pg: SpgId { shard, .. }, .. } = loaded;
-            self.insert(pg, Entry { split_bits, shard, ..Entry::new(core, Holding::Held, intervals) });
+            self.insert(pg, Entry::found(core, &loaded, intervals));
         }
         for (pg, record) in records {
             self.insert_named(pg, record.into());

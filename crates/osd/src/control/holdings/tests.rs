@@ -485,6 +485,67 @@ fn split_gives_children_the_parents_past() {
     assert!(story.holdings.entries.values().all(|entry| !entry.intervals.is_birth));
 }
 
+/// The shards of other cores have made a split durable, and a loss of power takes the map back that asked for it. The parent's
+/// interval changes before the map comes again.
+#[test]
+fn child_of_a_split_whose_map_was_lost_has_its_parents_past() {
+    let (mut story, _) = Story::with_pool(&[US]);
+    story.next(|map| map.osds[0].info.up_thru = 6);
+    story.restart(&[(PG, 1), (child(1), 1)]);
+    assert_eq!(story.holdings.held().collect::<Vec<_>>(), [PG]);
+    let away = story.next(|map| on(map, PG, &[]));
+    assert_eq!(only(&away).pg, PG, "the child does not exist in this map");
+    let orders = story.next(|map| {
+        map.pools.get_mut(&1).unwrap().pg_num = 2;
+        (0..2).for_each(|seed| on(map, child(seed), &[US]));
+    });
+    assert_eq!(orders.len(), 2, "both parts of the split are there: {orders:?}");
+    for (seed, order) in (0..2).zip(&orders) {
+        let past = vec![(6, 7, vec![US], true), (8, 8, vec![], false)];
+        let want = Told { is_birth: false, past, ..born(child(seed), 9, &[US]) };
+        assert_eq!(told(order), want);
+    }
+    story.restart(&[(PG, 1), (child(1), 1)]);
+    assert_eq!(told(&story.next(|_| ())[1]).known_since, 6, "the record is stored");
+}
+
+/// Only the child's part was durable: the split is made again.
+#[test]
+fn split_whose_map_and_parent_were_lost_is_ordered_again() {
+    let (mut story, _) = Story::with_pool(&[US]);
+    story.next(|map| map.osds[0].info.up_thru = 6);
+    story.restart(&[(PG, 0), (child(1), 1)]);
+    let orders = story.next(|map| {
+        map.pools.get_mut(&1).unwrap().pg_num = 2;
+        (0..2).for_each(|seed| on(map, child(seed), &[US]));
+    });
+    let split =
+        PgOrder::Split { pg: PG.into(), split_bits: 1, children: vec![(child(1).into(), 1)], epoch: 8 };
+    assert_eq!(orders[0], split);
+    assert_eq!(orders[1..].iter().map(|order| told(order).known_since).collect::<Vec<_>>(), [6, 6]);
+}
+
+/// Neither does the parent's copy have to be here, nor the pool.
+#[test]
+fn copy_ahead_of_the_map_without_a_parent_is_held() {
+    let (mut story, _) = Story::with_pool(&[1]);
+    story.restart(&[(child(1), 1)]);
+    assert_eq!(story.next(|_| ()), []);
+    let told = only(
+        &story
+            .next(|map| {
+                map.pools.get_mut(&1).unwrap().pg_num = 2;
+                (0..2).for_each(|seed| on(map, child(seed), &[US]));
+            })
+            .split_off(1),
+    );
+    assert_eq!((told.pg, told.is_birth, told.known_since), (child(1), false, 8));
+    let (mut story, _) = Story::with_pool(&[1]);
+    story.restart(&[(child(1), 1)]);
+    let orders = story.next(|map| drop(map.pools.remove(&1)));
+    assert_eq!(orders, [PgOrder::Remove { pg: child(1).into() }]);
+}
+
 #[test]
 fn child_of_unserved_pg_is_birth() {
     let (mut story, _) = Story::with_pool(&[]);
