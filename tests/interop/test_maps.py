@@ -74,3 +74,125 @@ class Maps(ClusterTest):
                 shown = on.tool("monmaptool", "--print", path).text
                 self.assertIn(f"0: v2:127.0.0.1:{self.cluster.port}/0 mon.a", shown)
                 self.assertIn(f"fsid {self.client.ceph('fsid').text.strip()}", shown)
+
+
+class Balancer(ClusterTest):
+    OSDS = 5
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        ceph = cls.client.ceph
+        ceph("osd", "crush", "rule", "create-replicated", "by-osd", "default", "osd")
+        ceph("osd", "pool", "create", "data", 128, 128, "by-osd")
+        ceph("osd", "pool", "application", "enable", "data", "rados")
+        ceph("config", "set", "mgr", "mgr/balancer/upmap_max_deviation", 1)
+        cls.content = cls.cluster.dir / "content"
+        cls.content.write_bytes(bytes(range(256)) * 64)
+        for number in range(40):
+            cls.client.rados("-p", "data", "put", f"object-{number}", cls.content)
+
+    def setUp(self):
+        self.settle()
+
+    def settle(self):
+        def is_clean():
+            states = self.client.json("pg", "stat")["pg_summary"]["num_pg_by_state"]
+            return [(state["name"], state["num"]) for state in states] == [("active+clean", 128)]
+        eventually(is_clean, 60)
+
+    def copies(self):
+        """PGs of each OSD."""
+        stats = self.client.json("pg", "dump", "pgs_brief")["pg_stats"]
+        up = [osd for pg in stats for osd in pg["up"]]
+        return [up.count(osd) for osd in range(self.OSDS)]
+
+    def upmaps(self):
+        return {item["pgid"] for item in self.client.json("osd", "dump")["pg_upmap_items"]}
+
+    def score(self, *of):
+        words = self.client.ceph("balancer", "eval", *of).text
+        return float(re.search(r" score (\d\.\d{6}) \(lower is better\)", words).group(1))
+
+    def proposals(self):
+        """Upmaps that the same release's `osdmaptool` would make."""
+        proposed = []
+        for label, root in releases():
+            on, path = Client(self.cluster, root), self.cluster.dir / f"osdmap-{len(proposed)}"
+            on.ceph("osd", "getmap", "-o", path)
+            on.tool("osdmaptool", path, "--upmap", f"{path}.out", "--upmap-deviation", 1, "--upmap-max", 100)
+            with open(f"{path}.out") as lines:
+                proposed.append([line for line in lines if "upmap" in line])
+        return proposed
+
+    def check_objects(self):
+        back = self.cluster.dir / "back"
+        for number in range(40):
+            self.client.rados("-p", "data", "get", f"object-{number}", back)
+            self.assertEqual(back.read_bytes(), self.content.read_bytes(), number)
+
+    def test_plan_by_hand_leaves_nothing_for_stocks_tool(self):
+        ceph = self.client.ceph
+        ceph("balancer", "off")
+        ceph("config", "set", "mgr", "mgr/balancer/upmap_max_optimizations", 1000)
+        before, score = self.copies(), self.score()
+        self.assertGreater(max(before) - min(before), 2, before)
+        ceph("balancer", "optimize", "first", "data")
+        self.assertEqual(self.client.json("balancer", "ls"), ["first"])
+        self.assertLess(self.score("first"), score)
+        shown = ceph("balancer", "show", "first").text.splitlines()
+        dumped = self.client.json("balancer", "dump", "first")
+        made, ended = ({item["pgid"] for item in dumped["new_pg_upmap_items"]}, set(dumped["old_pg_upmap_items"]))
+        self.assertEqual(len(shown) - 3, len(made) + len(ended))
+        known = self.upmaps()
+        moved = ceph("balancer", "execute", "first")
+        self.assertEqual(moved.text.strip(), "")
+        self.assertEqual(self.client.json("balancer", "ls"), [])
+        self.assertEqual(self.upmaps(), (known | made) - ended)
+        self.settle()
+        after = self.copies()
+        self.assertLessEqual(max(after) - min(after), 2, f"{before} became {after}")
+        self.assertEqual([], [lines for lines in self.proposals() if lines])
+        self.check_objects()
+        refused = ceph("balancer", "optimize", "again", check=False)
+        self.assertEqual(refused.code, 114, refused)
+        self.assertIn("distribution is already perfect", refused.errors)
+
+    def test_balancer_follows_a_changed_weight(self):
+        ceph = self.client.ceph
+        ceph("config", "set", "mgr", "mgr/balancer/upmap_max_optimizations", 10)
+        ceph("config", "set", "mgr", "mgr/balancer/sleep_interval", 1)
+        ceph("config", "set", "mgr", "target_max_misplaced_ratio", 0.5)
+        # Half of an OSD's weight is in: it is to have half as many as before.
+        ceph("osd", "reweight", 4, 0.5)
+        ceph("balancer", "on")
+        share = 128 * 3 / 4.5
+        eventually(lambda: all(abs(copies - wanted) <= 2 for copies, wanted in
+                               zip(self.copies(), [share] * 4 + [share / 2])), 90)
+        self.settle()
+        status = self.client.json("balancer", "status")
+        self.assertTrue(status["active"])
+        self.assertEqual(status["mode"], "upmap")
+        eventually(lambda: "already perfect" in self.client.json("balancer", "status")["optimize_result"], 30)
+        epoch = self.client.json("osd", "dump")["epoch"]
+        ceph("balancer", "off")
+        self.check_objects()
+        self.assertLessEqual(self.client.json("osd", "dump")["epoch"], epoch + 1, "an even cluster is left alone")
+        ceph("osd", "reweight", 4, 1)
+
+    def test_what_cannot_be_done_is_refused(self):
+        for words, code, error in [
+            (("balancer", "mode", "crush-compat"), 95, "shoal balances by upmaps"),
+            (("balancer", "show", "none"), 2, "plan none not found"),
+            (("balancer", "eval", "none"), 22, 'option "none" not a plan or a pool'),
+            (("balancer", "optimize", "p", "none"), 22, "not found"),
+            (("balancer", "pool", "add", "none"), 22, "not found"),
+        ]:
+            with self.subTest(words):
+                refused = self.client.ceph(*words, check=False)
+                self.assertEqual(refused.code, code, refused)
+                self.assertIn(error, refused.errors)
+        self.client.ceph("balancer", "pool", "add", "data")
+        eventually(lambda: self.client.ceph("balancer", "pool", "ls").text.split() == ["[", '"data"', "]"])
+        self.client.ceph("balancer", "pool", "rm", "data")
+        eventually(lambda: self.client.ceph("balancer", "pool", "ls").text.strip() == "")

@@ -19,4 +19,5 @@ pub const ENOSYS: i32 = 38;
 pub const ENOTEMPTY: i32 = 39;
 pub const EOPNOTSUPP: i32 = 95;
 pub const ETIMEDOUT: i32 = 110;
+pub const EALREADY: i32 = 114;
 pub const ESTALE: i32 = 116;

@@ -1,6 +1,7 @@
 //! For tests: a cluster of three OSDs and one pool of three copies, made by hand.
 
 use crate::PgMap;
+use crate::balancer::Balancer;
 use crate::caps::Caps;
 use crate::commands::{self, Asker, Reaction, View};
 use crate::configs::Configs;
@@ -126,6 +127,7 @@ pub(crate) fn react_as(pg_map: &PgMap, now: UTime, caps: &Caps, command: &str) -
         configs: &configs,
         progress: &progress,
         crashes: &Crashes::default(),
+        balancer: &Balancer::default(),
         connected: &connected,
         input: b"",
     };

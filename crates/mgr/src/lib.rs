@@ -6,10 +6,12 @@
 //! - `rates` turns reports into rates, `health` into warnings, `space` into what still fits, `progress` into
 //!   the progress of recovery.
 //! - `commands` is the table of commands and their output.
+//! - `balancer` plans upmaps that even out PGs.
 //! - `crashes` holds the reports of crashed daemons, which the monitors keep.
 //! - `caps` says who may ask what.
 //! - [`metrics`] is the Prometheus page, `daemon_counters` what daemons count.
 
+mod balancer;
 mod caps;
 mod commands;
 mod configs;

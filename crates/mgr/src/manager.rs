@@ -1,6 +1,7 @@
 //! The manager as a machine: a session with the monitor, reports from daemons, commands from clients.
 
 mod asked;
+mod balancing;
 mod crash_store;
 
 use crate::caps::Caps;
@@ -90,6 +91,7 @@ pub struct Manager {
     progress: RecoveryProgress,
     peers: BTreeMap<ConnId, Reporter>,
     crash_store: crash_store::CrashStore,
+    balancing: balancing::Balancing,
     /// Commands that wait for the monitor's answer.
     relays: BTreeMap<RequestId, Relay>,
     gate: Gate,
@@ -143,6 +145,7 @@ impl Manager {
             progress: RecoveryProgress::new(random),
             peers: BTreeMap::new(),
             crash_store: crash_store::CrashStore::default(),
+            balancing: balancing::Balancing::new(now),
             relays: BTreeMap::new(),
             gate: Gate::new(EntityKind::MGR),
             beacon_at: now,
@@ -217,7 +220,10 @@ impl Manager {
                 }
             }
             mon_client::Event::Answer { id, answer } => {
-                if !self.on_mon_answer(id, &answer, fx) && !self.on_crash_answer(now, id, &answer, fx) {
+                let is_taken = self.on_mon_answer(id, &answer, fx)
+                    || self.on_crash_answer(now, id, &answer, fx)
+                    || self.on_upmap_answer(id, &answer, fx);
+                if !is_taken {
                     self.on_mon_config(id, answer);
                 }
             }
@@ -509,6 +515,9 @@ impl Machine for Manager {
                     self.send_beacon(now, effects);
                     self.note_news(now);
                 }
+                if self.balancing.next_at <= now {
+                    self.balance(now, effects);
+                }
                 if self.digest_at.is_some_and(|at| at <= now) {
                     self.send_digest(now, effects);
                 }
@@ -518,7 +527,8 @@ impl Machine for Manager {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let own = Time::earliest(Some(self.beacon_at.min(self.mon_config_at)), self.digest_at);
+        let regular = self.beacon_at.min(self.mon_config_at).min(self.balancing.next_at);
+        let own = Time::earliest(Some(regular), self.digest_at);
         Time::earliest(own, self.session.next_deadline())
     }
 

@@ -23,5 +23,13 @@ option_set! {
         reweight_osds_max: u64 = "mon_reweight_max_osds",
         reweight_bytes_min: u64 = "mon_reweight_min_bytes_per_osd",
         reweight_pgs_min: u64 = "mon_reweight_min_pgs_per_osd",
+        balancer_is_active: bool = "mgr/balancer/active",
+        balancer_mode: String = "mgr/balancer/mode",
+        balancer_interval: Duration = "mgr/balancer/sleep_interval",
+        balancer_deviation_max: u32 = "mgr/balancer/upmap_max_deviation",
+        balancer_changes_max: usize = "mgr/balancer/upmap_max_optimizations",
+        /// Numbers of pools, with commas; empty for all.
+        balancer_pools: String = "mgr/balancer/pool_ids",
+        misplaced_ratio_max: f64 = "target_max_misplaced_ratio",
     }
 }

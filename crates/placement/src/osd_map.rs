@@ -59,6 +59,17 @@ impl Mapper {
     }
 }
 
+/// CRUSH's answer for a PG, and the same with its upmaps: where its copies belong, whichever OSDs are down. Both are empty where
+/// there is no such group.
+pub(crate) fn assigned(map: &OsdMap, pg: PgId, workspace: &mut Workspace) -> (Vec<i32>, Vec<i32>) {
+    let Some(pool) = pool_of(map, pg) else { return (Vec::new(), Vec::new()) };
+    let mut raw = run_crush(map, pool, pg, &Weights(map), workspace).to_vec();
+    drop_or_blank(pool, &mut raw, |osd| map.exists(osd));
+    let mut mapped = raw.clone();
+    replace_by_upmap(map, PgId { seed: seed_of(pool, pg.seed), ..pg }, &mut mapped);
+    (raw, mapped)
+}
+
 /// The pool of a PG that exists.
 pub(crate) fn pool_of(map: &OsdMap, pg: PgId) -> Option<&PgPool> {
     map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num)
@@ -119,12 +130,28 @@ fn first(osds: &[i32]) -> i32 {
 
 /// Replace CRUSH's answer by the upmaps of the balancer or an administrator, unless those OSDs are marked out.
 fn apply_upmap(map: &OsdMap, pg: PgId, raw: &mut Vec<i32>) {
+    if !replace_by_upmap(map, pg, raw) {
+        return;
+    }
+    if let Some(&primary) = map.pg_upmap_primaries.get(&pg) {
+        let is_in =
+            usize::try_from(primary).ok().and_then(|i| map.osds.get(i)).is_some_and(|row| row.weight != 0);
+        let place = raw.iter().skip(1).position(|osd| *osd == primary).map(|i| i + 1);
+        if let Some(place) = place.filter(|_| is_in) {
+            raw.swap(0, place);
+        }
+    }
+}
+
+/// The part of it that changes which OSDs are members. False: the whole set that the map names counts for nothing, as one of its
+/// OSDs is marked out.
+fn replace_by_upmap(map: &OsdMap, pg: PgId, raw: &mut Vec<i32>) -> bool {
     // Numbers beyond the map are not out; they are found not to exist later.
     let is_out =
         |osd: i32| usize::try_from(osd).ok().and_then(|i| map.osds.get(i)).is_some_and(|row| row.weight == 0);
     if let Some(whole) = map.pg_upmap.get(&pg) {
         if whole.iter().any(|osd| is_out(*osd)) {
-            return;
+            return false;
         }
         raw.clear();
         raw.extend_from_slice(whole);
@@ -137,14 +164,7 @@ fn apply_upmap(map: &OsdMap, pg: PgId, raw: &mut Vec<i32>) {
             *osd = to;
         }
     }
-    if let Some(&primary) = map.pg_upmap_primaries.get(&pg) {
-        let is_in =
-            usize::try_from(primary).ok().and_then(|i| map.osds.get(i)).is_some_and(|row| row.weight != 0);
-        let place = raw.iter().skip(1).position(|osd| *osd == primary).map(|i| i + 1);
-        if let Some(place) = place.filter(|_| is_in) {
-            raw.swap(0, place);
-        }
-    }
+    true
 }
 
 /// Let an OSD with an affinity below 1.0 refuse to be primary for that share of its groups; if all refuse, the

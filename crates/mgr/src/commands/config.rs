@@ -127,6 +127,7 @@ mod tests {
             configs: &configs,
             progress: &RecoveryProgress::new(Random::from_number(1)),
             crashes: &Default::default(),
+            balancer: &crate::balancer::Balancer::default(),
             connected: &Default::default(),
             input: b"",
         };

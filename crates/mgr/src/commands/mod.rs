@@ -3,6 +3,7 @@
 //! One table: a command's signature, help, module and permissions as stock describes them, and the function that
 //! answers it from the last reports. Some commands also act: they send orders to OSDs, or ask the monitor for a change.
 
+pub(crate) mod balancer;
 mod config;
 mod crash;
 mod dump;
@@ -19,6 +20,7 @@ mod stop;
 mod tests;
 
 use crate::PgMap;
+use crate::balancer::Balancer;
 use crate::caps::{Access, Caps, Request};
 use crate::configs::Configs;
 use crate::crashes::{Change, Crashes};
@@ -38,6 +40,7 @@ pub(crate) struct View<'a> {
     pub configs: &'a Configs,
     pub progress: &'a RecoveryProgress,
     pub crashes: &'a Crashes,
+    pub balancer: &'a Balancer,
     /// OSDs that have a session with this manager.
     pub connected: &'a BTreeSet<i32>,
     /// The command's input (`-i FILE`).
@@ -59,6 +62,7 @@ pub(crate) enum Reaction {
     },
     /// Have the monitors keep these changes, then answer. Without changes the answer is given at once.
     ChangeCrashes(Vec<Change>),
+    ChangeBalancer(balancer::Change),
     SetProgress {
         setting: Setting,
         status: &'static str,
@@ -188,7 +192,29 @@ table! {
     "progress clear", "Reset progress tracking", mgr rw => service::progress_clear;
     "progress on", "Enable progress tracking", mgr rw => service::progress_on;
     "progress off", "Disable progress tracking", mgr rw => service::progress_off;
-    "balancer status name=detail,type=CephString,req=false", "Show balancer status", mgr r => service::balancer;
+    "balancer status name=detail,type=CephString,req=false", "Show balancer status", mgr r => balancer::status;
+    "balancer mode name=mode,type=CephChoices,strings=none|crush-compat|upmap|read|upmap-read", "Set balancer mode",
+    mgr rw => balancer::mode;
+    "balancer on", "Enable automatic balancing", mgr rw => balancer::on;
+    "balancer off", "Disable automatic balancing", mgr rw => balancer::off;
+    "balancer pool ls", "List automatic balancing pools", mgr r => balancer::pool_ls;
+    "balancer pool add name=pools,type=CephString,n=N", "Enable automatic balancing for specific pools",
+    mgr rw => balancer::pool_add;
+    "balancer pool rm name=pools,type=CephString,n=N", "Disable automatic balancing for specific pools",
+    mgr rw => balancer::pool_rm;
+    "balancer eval name=option,type=CephString,req=false",
+    "Evaluate data distribution for the current cluster or specific pool or specific plan", mgr r => balancer::eval;
+    "balancer eval-verbose name=option,type=CephString,req=false",
+    "Evaluate data distribution for the current cluster or specific pool or specific plan (verbosely)",
+    mgr r => balancer::eval_verbose;
+    "balancer optimize name=plan,type=CephString name=pools,type=CephString,n=N,req=false",
+    "Run optimizer to create a new plan", mgr r => balancer::optimize;
+    "balancer show name=plan,type=CephString", "Show details of an optimization plan", mgr r => balancer::show;
+    "balancer rm name=plan,type=CephString", "Discard an optimization plan", mgr rw => balancer::rm;
+    "balancer reset", "Discard all optimization plans", mgr rw => balancer::reset;
+    "balancer dump name=plan,type=CephString", "Show an optimization plan", mgr r => balancer::dump;
+    "balancer ls", "List all plans", mgr r => balancer::ls;
+    "balancer execute name=plan,type=CephString", "Execute an optimization plan", mgr rw => balancer::execute;
 }
 
 /// Commands of `ceph tell mgr` alone.

@@ -1,8 +1,8 @@
-//! Services, progress and the balancer.
+//! Services and progress.
 
 use super::{Reaction, View};
 use crate::progress::Setting;
-use command::{Answer, Args, Json, object};
+use command::{Answer, Args, object};
 
 /// No daemon of another kind (gateways, dashboards) registers with shoal's manager yet: the map is empty.
 pub(super) fn dump(view: &View<'_>, args: &Args) -> Answer {
@@ -45,18 +45,4 @@ pub(super) fn progress_off(view: &View<'_>, _: &Args) -> Reaction {
 
 pub(super) fn progress_clear(_: &View<'_>, _: &Args) -> Reaction {
     Reaction::SetProgress { setting: Setting::Clear, status: "" }
-}
-
-/// There is no balancer: upmaps are a person's to set.
-pub(super) fn balancer(_: &View<'_>, args: &Args) -> Answer {
-    let state = object! {
-        "active" => false,
-        "last_optimize_duration" => "",
-        "last_optimize_started" => "",
-        "mode" => "none",
-        "no_optimization_needed" => true,
-        "optimize_result" => "",
-        "plans" => Json::Array(Vec::new()),
-    };
-    Answer::json(args.format(), &state)
 }

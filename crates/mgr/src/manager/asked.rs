@@ -82,6 +82,7 @@ impl Manager {
             }
             Reaction::AskMonitor { command, body } => self.ask_monitor(now, caller, command, body, fx),
             Reaction::ChangeCrashes(changes) => self.change_crashes(now, caller, changes, fx),
+            Reaction::ChangeBalancer(change) => self.change_balancer(now, caller, change, fx),
         }
     }
 
@@ -96,6 +97,7 @@ impl Manager {
             configs: &self.configs,
             progress: &self.progress,
             crashes: &self.crash_store.crashes,
+            balancer: &self.balancing.balancer,
             connected: &connected,
             input,
         };

@@ -1,0 +1,131 @@
+//! The balancer: plans of upmaps, made by hand or at intervals, and the state that `balancer status` shows.
+//!
+//! [`placement::balance`] makes a plan. Here is when one may be made: not while PGs are unknown, inactive or degraded, nor while more
+//! than `target_max_misplaced_ratio` of the objects are on their way. `manager::balancing` has the timer and the monitors' answers.
+
+mod plan;
+mod score;
+#[cfg(test)]
+mod tests;
+
+use crate::PgMap;
+use command::{Answer, errno};
+use placement::balance::{self, Limits};
+pub(crate) use plan::Plan;
+pub(crate) use score::{MEASURES, Score};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::types::{OsdMap, PgId, PgState, PoolId, UTime};
+
+/// The only way in which shoal balances.
+pub(crate) const MODE: &str = "upmap";
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Balancer {
+    pub plans: BTreeMap<String, Plan>,
+    /// The last attempt, and what came of it.
+    pub started: Option<UTime>,
+    pub result: String,
+    /// Some attempt found nothing to do, as stock's `no_optimization_needed` says.
+    pub needs_nothing: bool,
+    is_even: bool,
+}
+
+/// Stock's words for an attempt that led to a plan.
+const MADE: &str = "Optimization plan created successfully";
+
+/// The outcome of an attempt.
+pub(crate) struct Attempt {
+    pub plan: Result<Plan, Answer>,
+}
+
+impl Balancer {
+    pub fn note(&mut self, now: UTime, attempt: &Attempt) {
+        (self.started, self.is_even) = (Some(now), false);
+        match &attempt.plan {
+            Ok(_) => MADE.clone_into(&mut self.result),
+            Err(answer) => {
+                self.result.clone_from(&answer.status);
+                self.is_even = answer.result == -errno::EALREADY;
+                self.needs_nothing |= self.is_even;
+            }
+        }
+    }
+
+    /// The last attempt found nothing to do.
+    pub fn is_even(&self) -> bool {
+        self.is_even
+    }
+}
+
+/// Makes a plan, or says why there is none. `pools`: their names; empty for all.
+pub(crate) fn attempt(pg_map: &PgMap, pools: &[String]) -> Attempt {
+    Attempt { plan: hindrance(pg_map).map_or_else(|| make_plan(pg_map, pools), Err) }
+}
+
+fn make_plan(pg_map: &PgMap, pools: &[String]) -> Result<Plan, Answer> {
+    let (map, options) = (&*pg_map.map, &pg_map.options);
+    if options.balancer_mode != MODE {
+        let why = "Please do \"ceph balancer mode\" to choose a valid mode first";
+        return Err(Answer::error(errno::ENOEXEC, why));
+    }
+    if map.pools.is_empty() {
+        return Err(Answer::error(errno::ENOENT, "No pools available"));
+    }
+    let chosen = pools_of(map, pools);
+    // The number of its PGs falls: they are about to be merged.
+    let is_shrinking =
+        |pool: PoolId| map.pools.get(&pool).is_some_and(|info| info.pg_num > info.pg_num_target);
+    let counts = |pool: PoolId| chosen.contains(&pool) && !is_shrinking(pool);
+    // PGs that are neither recovering nor scrubbing.
+    let is_clean =
+        |pg: &PgId| pg_map.pgs.get(pg).is_some_and(|stat| stat.state == PgState::ACTIVE.with(PgState::CLEAN));
+    let clean = pg_map.pgs.keys().filter(|pg| counts(pg.pool) && is_clean(pg)).count();
+    let limits = Limits {
+        deviation_max: options.balancer_deviation_max,
+        changes_max: options.balancer_changes_max.min(clean),
+    };
+    let upmaps = balance::plan(map, &counts, limits).upmaps;
+    if upmaps.is_empty() {
+        let why = "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect";
+        return Err(Answer::error(errno::EALREADY, why));
+    }
+    Ok(Plan { pools: pools.to_vec(), epoch: map.epoch, crush_version: map.crush_version, upmaps })
+}
+
+/// Pools of these names; all, if there are none.
+pub(crate) fn pools_of(map: &OsdMap, names: &[String]) -> BTreeSet<PoolId> {
+    let is_meant = |(_, name): &(&PoolId, &String)| names.is_empty() || names.contains(name);
+    map.pool_names.iter().filter(is_meant).map(|(pool, _)| *pool).collect()
+}
+
+/// The reason for which nothing is to move now.
+fn hindrance(pg_map: &PgMap) -> Option<Answer> {
+    let (mut unknown, mut inactive) = (0u32, 0u32);
+    let (mut copies, mut degraded, mut misplaced) = (0i64, 0i64, 0i64);
+    for stat in pg_map.pgs.values() {
+        unknown += u32::from(stat.state == PgState::UNKNOWN);
+        inactive += u32::from(stat.state != PgState::UNKNOWN && !stat.state.has(PgState::ACTIVE));
+        let sum = &stat.stats.sum;
+        copies += sum.num_object_copies;
+        degraded += sum.num_objects_degraded;
+        misplaced += sum.num_objects_misplaced;
+    }
+    let of_pgs = |count: u32| f64::from(count) / pg_map.pgs.len().max(1) as f64;
+    let of_copies = |count: i64| count as f64 / copies.max(1) as f64;
+    let most = pg_map.options.misplaced_ratio_max;
+    let why = match () {
+        () if unknown > 0 => format!("Some PGs ({:.6}) are unknown; try again later", of_pgs(unknown)),
+        () if degraded > 0 => {
+            format!("Some objects ({:.6}) are degraded; try again later", of_copies(degraded))
+        }
+        () if inactive > 0 => format!("Some PGs ({:.6}) are inactive; try again later", of_pgs(inactive)),
+        () if of_copies(misplaced) >= most && misplaced > 0 => {
+            format!(
+                "Too many objects ({:.6} > {most:.6}) are misplaced; try again later",
+                of_copies(misplaced)
+            )
+        }
+        () => return None,
+    };
+    Some(Answer::error(errno::EAGAIN, why))
+}

@@ -1,0 +1,81 @@
+//! A plan of upmaps: its commands, and the map that they lead to.
+
+use command::{Json, object};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use wire::types::{OsdMap, PgId};
+
+/// Upmaps, and the cluster that they were made for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Plan {
+    /// Empty: all.
+    pub pools: Vec<String>,
+    pub epoch: u32,
+    pub crush_version: u32,
+    /// Pairs of OSDs, from and to; none: the PG's exception ends.
+    pub upmaps: BTreeMap<PgId, Vec<(i32, i32)>>,
+}
+
+impl Plan {
+    pub fn applied_to(&self, map: &OsdMap) -> OsdMap {
+        let mut next = map.clone();
+        for (pg, items) in &self.upmaps {
+            match items.is_empty() {
+                true => drop(next.pg_upmap_items.remove(pg)),
+                false => drop(next.pg_upmap_items.insert(*pg, items.clone())),
+            }
+        }
+        next
+    }
+
+    fn ended(&self) -> impl Iterator<Item = &PgId> {
+        self.upmaps.iter().filter(|(_, items)| items.is_empty()).map(|(pg, _)| pg)
+    }
+
+    fn made(&self) -> impl Iterator<Item = (&PgId, &Vec<(i32, i32)>)> {
+        self.upmaps.iter().filter(|(_, items)| !items.is_empty())
+    }
+
+    /// As a person types them, with the state of the cluster before.
+    pub fn commands_text(&self) -> String {
+        let mut text = format!(
+            "# starting osdmap epoch {}\n# starting crush version {}\n# mode {}\n",
+            self.epoch,
+            self.crush_version,
+            super::MODE
+        );
+        for pg in self.ended() {
+            let _ = writeln!(text, "ceph osd rm-pg-upmap-items {pg}");
+        }
+        for (pg, items) in self.made() {
+            let osds: Vec<String> = items.iter().map(|(from, to)| format!("{from} {to}")).collect();
+            let _ = writeln!(text, "ceph osd pg-upmap-items {pg} {}", osds.join(" "));
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    /// As the monitors take them.
+    pub fn commands(&self) -> Vec<Json> {
+        let ended = self.ended().map(|pg| {
+            object! { "prefix" => "osd rm-pg-upmap-items", "pgid" => pg.to_string() }
+        });
+        let made = self.made().map(|(pg, items)| {
+            let osds = items.iter().flat_map(|(from, to)| [i64::from(*from), i64::from(*to)]);
+            object! { "prefix" => "osd pg-upmap-items", "pgid" => pg.to_string(), "id" => Json::array(osds) }
+        });
+        made.chain(ended).collect()
+    }
+
+    pub fn json(&self) -> Json {
+        let made = self.made().map(|(pg, items)| {
+            let mappings = items.iter().map(|(from, to)| object! { "from" => *from, "to" => *to });
+            object! { "pgid" => pg.to_string(), "mappings" => Json::array(mappings) }
+        });
+        object! {
+            "epoch" => self.epoch + 1,
+            "new_pg_upmap_items" => Json::array(made),
+            "old_pg_upmap_items" => Json::array(self.ended().map(PgId::to_string)),
+        }
+    }
+}
