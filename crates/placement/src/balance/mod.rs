@@ -7,7 +7,7 @@
 //! by itself; then all pools together, as far as each stays within the limit.
 //!
 //! Of several PGs that could move the plan takes one whose exception ends by it, then one that has an exception already: the map stays
-//! small.
+//! small. Exceptions without effect, of an OSD that CRUSH does not choose any more, end with the next plan.
 
 mod layout;
 mod roots;
@@ -79,6 +79,7 @@ pub fn plan(map: &OsdMap, counts: &dyn Fn(PoolId) -> bool, limits: Limits) -> Pl
             break;
         }
     }
+    balance.tidy();
     Plan { upmaps: balance.upmaps(), moves: balance.moves, before, after: balance.evenness() }
 }
 
@@ -116,6 +117,8 @@ struct Pool {
     /// PGs by OSD.
     by_osd: BTreeMap<i32, Vec<u32>>,
     deviations: Deviations,
+    /// PGs with a pair of OSDs in their exceptions that has no effect.
+    untidy: BTreeSet<u32>,
     changed: BTreeSet<u32>,
 }
 
@@ -245,6 +248,15 @@ impl Balance {
         }
     }
 
+    fn tidy(&mut self) {
+        for pool in &mut self.pools {
+            for seed in std::mem::take(&mut pool.untidy) {
+                let is_new = self.changes_left > 0 && pool.changed.insert(seed);
+                self.changes_left -= usize::from(is_new);
+            }
+        }
+    }
+
     fn upmaps(&self) -> BTreeMap<PgId, Vec<(i32, i32)>> {
         let of_pool = |pool: &Pool| {
             let changed = pool.changed.iter();
@@ -262,6 +274,7 @@ impl Pool {
             placed: Vec::new(),
             by_osd: BTreeMap::new(),
             deviations: Deviations::default(),
+            untidy: BTreeSet::new(),
             changed: BTreeSet::new(),
             layout,
         };
@@ -282,6 +295,10 @@ impl Pool {
             let is_fixed = map.pg_upmap.contains_key(&PgId { pool: id, seed }) || raw.len() != placed.len();
             pool.raw.push(if is_fixed { Vec::new() } else { raw });
             pool.placed.push(placed);
+            let pairs = map.pg_upmap_items.get(&PgId { pool: id, seed }).into_iter().flatten();
+            if !is_fixed && pairs.clone().any(|pair| !pool.items(seed).contains(pair)) {
+                pool.untidy.insert(seed);
+            }
         }
         for (osd, share) in shares(&pool.layout, &in_groups) {
             let copies = pool.by_osd.get(&osd).map_or(0, Vec::len) as i64;

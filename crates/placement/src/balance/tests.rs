@@ -130,6 +130,27 @@ fn plan_ends_exceptions_when_their_reason_is_gone() {
 }
 
 #[test]
+fn exceptions_without_effect_end() {
+    let mut map = cluster(&[&[4, 4], &[4, 4], &[4, 4]]);
+    map.pools = [(1, pool(8, 2))].into();
+    let pg = |seed| PgId { pool: 1, seed };
+    let up = map_pg(&map, pg(3)).up;
+    let others: Vec<i32> = (0..6).filter(|osd| !up.contains(osd)).collect();
+    // CRUSH chooses neither of these; one pair of the other PG counts.
+    map.pg_upmap_items.insert(pg(3), vec![(others[0], others[1])]);
+    let of_other = map_pg(&map, pg(5)).up;
+    let sibling = of_other[0] ^ 1;
+    map.pg_upmap_items.insert(pg(5), vec![(sibling, sibling), (of_other[0], sibling)]);
+    let loose = Limits { deviation_max: 100, ..LIMITS };
+    let tidied = plan(&map, &|_| true, loose);
+    let kept = vec![(of_other[0], sibling)];
+    assert_eq!(tidied.upmaps, [(pg(3), Vec::new()), (pg(5), kept)].into());
+    assert_eq!(tidied.moves, 0);
+    assert_eq!(plan(&map, &|_| true, Limits { changes_max: 1, ..loose }).upmaps.len(), 1);
+    assert!(plan(&with(&map, &tidied), &|_| true, loose).upmaps.is_empty());
+}
+
+#[test]
 fn limits_hold() {
     let mut map = cluster(&[&[4, 4], &[4, 4], &[4, 4], &[4, 4]]);
     map.pools = [(1, pool(256, 2)), (2, pool(256, 2))].into();
