@@ -21,7 +21,7 @@ import harness
 
 #: What gates a change. `NAME:mem` is a suite on OSDs that keep their objects in memory. Those that take longest come first,
 #: so that what runs beside each other ends together.
-GATE = ["test_replication", "test_thrash", "test_quorum", "test_quorum_cuts", "test_hosts", "test_rolling", "test_kills", "test_lost", "test_mon_rebuild", "test_steps", "test_store_pg", "test_disk", "test_encryption", "test_lab", "test_options", "test_move", "test_commands", "test_rados", "test_rados:mem",
+GATE = ["test_replication", "test_thrash", "test_quorum", "test_quorum_cuts", "test_hosts", "test_rolling", "test_kills", "test_lost", "test_mon_rebuild", "test_steps", "test_store_pg", "test_disk", "test_devices", "test_encryption", "test_lab", "test_options", "test_move", "test_commands", "test_rados", "test_rados:mem",
         "test_caps", "test_cuts", "test_hangs", "test_shoal_client", "test_hostile", "test_death", "test_memory", "test_signals", "test_restart", "test_restart:mem",
         "test_report", "test_top", "test_first_run", "test_modes", "test_reqid", "test_maps", "test_files", "test_names", "test_names:mem",
         "test_admin_socket", "test_mkfs", "test_upgrade", "test_python_rados", "test_librados", "test_go_ceph"]
@@ -161,7 +161,7 @@ def beside(names, jobs, options):
 
 
 #: Where the suites' ports begin when they run beside each other, below those that the system gives to clients.
-PORT_FIRST, PORTS_PER_SUITE, PORT_END = 8000, 540, 32768
+PORT_FIRST, PORTS_PER_SUITE, PORT_END = 7900, 540, 32768
 assert PORT_FIRST + PORTS_PER_SUITE * max(len(ALL), len(GATE)) <= PORT_END
 
 

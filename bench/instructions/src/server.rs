@@ -64,6 +64,7 @@ impl Server {
                     zone_bytes: None,
                     discard: false,
                     encryption: None,
+                    devices: Vec::new(),
                 };
                 block_store::format(&mut ram, &options, &mut || ()).expect("a store fits");
                 let pool = block_store::attach(&mut ram, &mut || ()).expect("it was just made");

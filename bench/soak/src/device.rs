@@ -1,7 +1,8 @@
 //! A device of any size that fits into a small one.
 //!
 //! Blocks of object data ([`crate::pattern`]) are kept as marks of four bytes in memory. All other blocks (log, headers,
-//! index tables) are kept in a sparse file. Requests take the time of a modelled NVMe drive, on the soak's clock.
+//! index tables) are kept in a sparse file. Requests take the time of a modelled drive, on the soak's clock: NVMe, or a
+//! rotating disk without a write cache, whose one head carries out requests in the order of their arrival.
 
 use crate::clock::Clock;
 use crate::pattern;
@@ -24,13 +25,53 @@ pub struct Model {
     pub flush_ns: u64,
     pub read_bytes_per_us: u64,
     pub write_bytes_per_us: u64,
+    /// Times of a head that moves.
+    pub head: Option<Head>,
+}
+
+/// Times of a rotating disk. A request that begins where the last one ended needs neither.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// To a neighbouring track, and over the whole disk.
+    pub seek_ns_min: u64,
+    pub seek_ns_max: u64,
+    /// A whole rotation: half of one is the mean wait.
+    pub rotation_ns: u64,
+}
+
+impl Model {
+    /// A nearline drive: 7,200 rotations a minute, 200 MB/s.
+    pub fn rotating() -> Model {
+        let head = Head { seek_ns_min: 1_000_000, seek_ns_max: 16_000_000, rotation_ns: 8_333_333 };
+        Model {
+            read_ns: 0,
+            write_ns: 0,
+            flush_ns: 100_000,
+            read_bytes_per_us: 200,
+            write_bytes_per_us: 200,
+            head: Some(head),
+        }
+    }
+}
+
+impl Head {
+    /// Time until the head is over `offset` of a disk of `size` bytes.
+    fn moving_ns(&self, from: u64, offset: u64, size: u64) -> u64 {
+        if from == offset {
+            return 0;
+        }
+        // A seek grows with the root of its distance.
+        let part = (from.abs_diff(offset) as f64 / size as f64).sqrt();
+        let seek = self.seek_ns_min as f64 + (self.seek_ns_max - self.seek_ns_min) as f64 * part;
+        seek as u64 + self.rotation_ns / 2
+    }
 }
 
 impl Default for Model {
     /// A data-centre NVMe drive with power-loss protection.
     fn default() -> Model {
         let (read_ns, write_ns, flush_ns) = (80_000, 20_000, 10_000);
-        Model { read_ns, write_ns, flush_ns, read_bytes_per_us: 3_000, write_bytes_per_us: 2_000 }
+        Model { read_ns, write_ns, flush_ns, read_bytes_per_us: 3_000, write_bytes_per_us: 2_000, head: None }
     }
 }
 
@@ -42,6 +83,20 @@ pub struct Counts {
     pub writes: u64,
     pub write_bytes: u64,
     pub flushes: u64,
+}
+
+impl std::ops::Add for Counts {
+    type Output = Counts;
+
+    fn add(self, o: Counts) -> Counts {
+        Counts {
+            reads: self.reads + o.reads,
+            read_bytes: self.read_bytes + o.read_bytes,
+            writes: self.writes + o.writes,
+            write_bytes: self.write_bytes + o.write_bytes,
+            flushes: self.flushes + o.flushes,
+        }
+    }
 }
 
 impl std::ops::Sub for Counts {
@@ -68,13 +123,24 @@ pub struct Handle {
     submitted: u64,
 }
 
-/// When the next request of a handle completes.
+/// When the next request of a handle, or of two, completes.
 #[derive(Clone, Default)]
-pub struct NextDue(Rc<std::cell::Cell<Option<u64>>>);
+pub struct NextDue {
+    moments: Rc<[std::cell::Cell<Option<u64>>; 2]>,
+    is_second: bool,
+}
 
 impl NextDue {
     pub fn get(&self) -> Option<u64> {
-        self.0.get()
+        self.moments.iter().filter_map(std::cell::Cell::get).min()
+    }
+
+    fn second(&self) -> NextDue {
+        NextDue { is_second: true, ..self.clone() }
+    }
+
+    fn set(&self, at: Option<u64>) {
+        self.moments[self.is_second as usize].set(at);
     }
 }
 
@@ -123,6 +189,8 @@ pub struct Medium {
     /// The moments at which the drive's two directions are free.
     reads_free_at: u64,
     writes_free_at: u64,
+    /// The byte under the head of a rotating disk.
+    head_at: u64,
     counts: Counts,
 }
 
@@ -139,6 +207,7 @@ impl Medium {
             stored: vec![None; zones],
             reads_free_at: 0,
             writes_free_at: 0,
+            head_at: 0,
             counts: Counts::default(),
         })))
     }
@@ -220,6 +289,21 @@ impl Medium {
 
     /// The moment at which a request that arrives `now` completes.
     fn completion(&mut self, now: u64, request: &Request) -> u64 {
+        if let Some(head) = self.model.head {
+            let (offset, len) = match request {
+                Request::Read { offset, len } => (*offset, *len as u64),
+                Request::Write { offset, data, .. } => (*offset, data.len() as u64),
+                Request::Flush | Request::Discard { .. } => {
+                    return self.writes_free_at.max(now) + self.model.flush_ns;
+                }
+            };
+            let moving = head.moving_ns(self.head_at, offset, self.size);
+            // One head for both directions.
+            self.writes_free_at =
+                self.writes_free_at.max(now) + moving + len * 1_000 / self.model.write_bytes_per_us;
+            self.head_at = offset + len;
+            return self.writes_free_at;
+        }
         match request {
             Request::Read { len, .. } => {
                 self.reads_free_at =
@@ -264,8 +348,15 @@ impl Handle {
         (handle, next_due)
     }
 
+    /// A handle that tells of its completions where another one does, too.
+    pub fn beside(medium: &Rc<RefCell<Medium>>, clock: &Clock, next_due: &NextDue) -> Handle {
+        let (mut handle, _) = Handle::new(medium, clock);
+        handle.next_due = next_due.second();
+        handle
+    }
+
     fn note_next_due(&self) {
-        self.next_due.0.set(self.queue.peek().map(|due| due.0.at));
+        self.next_due.set(self.queue.peek().map(|due| due.0.at));
     }
 }
 
@@ -336,6 +427,18 @@ mod tests {
         let read = done(&mut handle, &clock, &due, Request::Read { offset: 0, len: 2 * BLOCK });
         assert_eq!(&read[..BLOCK], &other[..]);
         assert_eq!(pattern::mark_of(&read[BLOCK..]), Some(3));
+    }
+
+    #[test]
+    fn rotating_disk_streams_and_seeks() {
+        let file = unnamed_file(&std::env::temp_dir()).unwrap();
+        let medium = Medium::new(1 << 30, file, Model::rotating()).unwrap();
+        let write =
+            |offset| Request::Write { offset, data: vec![0; 1 << 20].into(), durability: Durability::Later };
+        let at = |offset| medium.borrow_mut().completion(0, &write(offset));
+        let (first, second, far) = (at(0), at(1 << 20), at(900 << 20));
+        assert_eq!(second - first, first, "one behind the other: at the speed of the stream");
+        assert!((15_000_000..30_000_000).contains(&(far - second)), "{} ns", far - second);
     }
 
     #[test]

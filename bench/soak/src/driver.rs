@@ -3,7 +3,10 @@
 use crate::clock::Clock;
 use crate::device::{Counts, Handle, Medium, Model, NextDue, unnamed_file};
 use block_store::check::{Depth, Report};
+use block_store::format::DeviceRole;
 use block_store::{Figures, FormatOptions, Identity, Options, Shard};
+use device::BlockDevice;
+use device::joined::Joined;
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -30,17 +33,52 @@ pub struct Ended {
     pub answers: Option<Result<Vec<Answer>, ReadError>>,
 }
 
+/// Devices of the store.
+#[derive(Clone, Copy)]
+pub struct Disks {
+    pub bytes: u64,
+    pub model: Model,
+    /// Size of a db device on NVMe.
+    pub db_bytes: Option<u64>,
+}
+
 /// Settings of an open store.
 #[derive(Clone, Copy)]
 pub struct OpenOptions {
+    /// As on a rotating disk.
+    pub defers: bool,
     pub shards: usize,
     /// Caches of all shards together.
     pub cache_bytes: usize,
 }
 
+/// The main device, and the db device if there is one.
+#[derive(Clone)]
+struct Media {
+    main: Rc<RefCell<Medium>>,
+    db: Option<Rc<RefCell<Medium>>>,
+}
+
+impl Media {
+    fn handle(&self, clock: &Clock) -> (Box<dyn BlockDevice>, NextDue) {
+        let (main, next_due) = Handle::new(&self.main, clock);
+        match &self.db {
+            None => (Box::new(main), next_due),
+            Some(db) => {
+                let db = Handle::beside(db, clock, &next_due);
+                (Box::new(Joined::new([(0, main), (DeviceRole::Db.number(), db)])), next_due)
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Rc<RefCell<Medium>>> {
+        std::iter::once(&self.main).chain(&self.db)
+    }
+}
+
 pub struct Driver {
     pub clock: Clock,
-    medium: Rc<RefCell<Medium>>,
+    media: Media,
     options: OpenOptions,
     shards: Vec<(Shard, NextDue)>,
     in_flight: HashMap<u64, (Kind, u64)>,
@@ -60,11 +98,18 @@ pub fn histogram() -> Histogram<u64> {
 
 impl Driver {
     /// Formats a device and opens its shards.
-    pub fn format(size: u64, open: OpenOptions, model: Model, directory: &std::path::Path) -> Driver {
-        let file = unnamed_file(directory).expect("a file can be made there");
-        let medium = Medium::new(size, file, model).expect("the file system takes sparse files of this size");
+    pub fn format(disks: Disks, open: OpenOptions, directory: &std::path::Path) -> Driver {
+        let medium = |bytes, model| {
+            let file = unnamed_file(directory).expect("a file can be made there");
+            Medium::new(bytes, file, model).expect("the file system takes sparse files of this size")
+        };
+        let media = Media {
+            main: medium(disks.bytes, disks.model),
+            db: disks.db_bytes.map(|bytes| medium(bytes, Model::default())),
+        };
         let clock = Clock::default();
-        let (mut handle, next_due) = Handle::new(&medium, &clock);
+        let (mut handle, next_due) = media.handle(&clock);
+        let db = disks.db_bytes.map(|_| (DeviceRole::Db, Identity(*b"db of that store")));
         let options = FormatOptions {
             identity: Identity(*b"soak of a store\0"),
             label: "soak".into(),
@@ -73,24 +118,29 @@ impl Driver {
             zone_bytes: None,
             discard: false,
             encryption: None,
+            devices: db.into_iter().collect(),
         };
         let mut wait = || wait_for(&clock, &next_due);
-        block_store::format(&mut handle, &options, &mut wait).expect("the device can be formatted");
-        Driver::open(clock, medium, open).0
+        block_store::format(&mut *handle, &options, &mut wait).expect("the device can be formatted");
+        Driver::open(clock, media, open).0
     }
 
-    fn open(clock: Clock, medium: Rc<RefCell<Medium>>, options: OpenOptions) -> (Driver, u64) {
+    fn open(clock: Clock, media: Media, options: OpenOptions) -> (Driver, u64) {
         let mut opened = Vec::new();
         let mut cpu_ns = 0;
         let pool = {
-            let (mut handle, next_due) = Handle::new(&medium, &clock);
-            block_store::attach(&mut handle, &mut || wait_for(&clock, &next_due))
+            let (mut handle, next_due) = media.handle(&clock);
+            block_store::attach(&mut *handle, &mut || wait_for(&clock, &next_due))
                 .expect("a store was made there")
         };
         for number in 0..options.shards {
-            let (handle, next_due) = Handle::new(&medium, &clock);
+            let (handle, next_due) = media.handle(&clock);
+            let how = match options.defers {
+                true => Options::for_rotating_disk(64 << 10),
+                false => Options::default(),
+            };
             let mut wait = || wait_for(&clock, &next_due);
-            let open = || Shard::open(Box::new(handle), number, &pool, Options::default(), &mut wait);
+            let open = || Shard::open(handle, number, &pool, how, &mut wait);
             let (shard, used) = clock.turn(open);
             cpu_ns += used;
             let mut shard = shard.expect("the store opens");
@@ -100,7 +150,7 @@ impl Driver {
         let (turns, out) = (histogram(), Vec::new());
         let driver = Driver {
             clock,
-            medium,
+            media,
             options,
             shards: opened,
             in_flight: HashMap::new(),
@@ -119,15 +169,15 @@ impl Driver {
             self.turn(&mut Vec::new());
         }
         self.shards.clear();
-        *self = Driver::open(self.clock.clone(), self.medium.clone(), self.options).0;
+        *self = Driver::open(self.clock.clone(), self.media.clone(), self.options).0;
     }
 
     /// Ends the store as a kill does, with requests in flight, and opens it again. Returns time and processor time.
     pub fn kill_and_open(self) -> (Driver, u64, u64) {
-        let Driver { clock, medium, shards, options, .. } = self;
+        let Driver { clock, media, shards, options, .. } = self;
         drop(shards);
         let started = clock.now();
-        let (driver, cpu_ns) = Driver::open(clock.clone(), medium, options);
+        let (driver, cpu_ns) = Driver::open(clock.clone(), media, options);
         (driver, clock.now() - started, cpu_ns)
     }
 
@@ -217,11 +267,11 @@ impl Driver {
     }
 
     pub fn device_counts(&self) -> Counts {
-        self.medium.borrow().counts()
+        self.media.all().map(|medium| medium.borrow().counts()).fold(Counts::default(), |sum, one| sum + one)
     }
 
     pub fn model_bytes(&self) -> u64 {
-        self.medium.borrow().memory_bytes()
+        self.media.all().map(|medium| medium.borrow().memory_bytes()).sum()
     }
 
     pub fn figures(&self) -> Figures {

@@ -15,7 +15,8 @@ mod report;
 mod stats;
 
 use clap::{Parser, ValueEnum};
-use driver::{Driver, OpenOptions};
+use device::Model;
+use driver::{Disks, Driver, OpenOptions};
 use phases::{Lengths, Population, Soak};
 use report::Report;
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
   soak --gib 16 --mode removal           writes while an object of 1,000,000 omap keys is removed
   soak --gib 64 --mode generations --objects 1000 --generations 1000
                                          clones of objects that are overwritten between, then the removal of all clones
+  soak --gib 64 --mode empty --disk hdd --db-gib 2 --measured 20000
+                                         a rotating disk with log and index on NVMe
   soak --gib 1024 --json soak-1t.json    10 million objects, 100 million omap keys; some 15 GB of disk, 12 GB of memory")]
 struct Args {
     /// Size of the device in GiB.
@@ -67,6 +70,15 @@ struct Args {
     /// Seed of the random operations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Modelled drive.
+    #[arg(long, value_enum, default_value_t = Disk::Nvme)]
+    disk: Disk,
+    /// Size in GiB of a db device on NVMe; 0: none.
+    #[arg(long, default_value_t = 0)]
+    db_gib: u64,
+    /// On a rotating disk, write as on another one: only batches with little data go into the log.
+    #[arg(long)]
+    no_deferral: bool,
     /// Directory of the sparse file with logs and tables.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -76,7 +88,16 @@ struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Disk {
+    Nvme,
+    /// Seeks, rotates and streams.
+    Hdd,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
+    /// Measure the empty store: 4 MiB objects one after the other, then random 4 KiB overwrites.
+    Empty,
     /// Fill, age, measure.
     Age,
     /// Remove an object with many omap keys while others are written.
@@ -95,12 +116,20 @@ fn main() {
         window: args.aging.div_ceil(10).max(1),
         depth: args.depth,
     };
-    let options = OpenOptions { shards: args.shards, cache_bytes: args.cache_mib << 20 };
-    let driver = Driver::format(device_bytes, options, Default::default(), &args.dir);
+    let is_rotating = args.disk == Disk::Hdd;
+    let defers = is_rotating && !args.no_deferral;
+    let options = OpenOptions { defers, shards: args.shards, cache_bytes: args.cache_mib << 20 };
+    let disks = Disks {
+        bytes: device_bytes,
+        model: if is_rotating { Model::rotating() } else { Model::default() },
+        db_bytes: (args.db_gib > 0).then_some(args.db_gib << 30),
+    };
+    let driver = Driver::format(disks, options, &args.dir);
     let mut soak = Soak::new(driver, population, lengths, args.seed);
     soak.create_pgs();
     soak.measure_empty();
     match args.mode {
+        Mode::Empty => {}
         Mode::Age => {
             soak.fill();
             soak.age();

@@ -1,14 +1,31 @@
-//! Attachment of a store: its superblock, from the copies that can be read, its key, and the pool of its zones.
+//! Attachment of a store: its superblock, from the copies that can be read, its further devices, its key, and the pool of its
+//! zones.
 
 use crate::blocking::Blocking;
+use crate::format::{DeviceLabel, DeviceRole, FurtherDevice, SUPERBLOCK_BLOCKS, Superblock, SuperblockError};
 use crate::format::{Encryption, KeyHolder, KeySecret};
-use crate::format::{SUPERBLOCK_BLOCKS, Superblock, SuperblockError, VERSION};
 use crate::shard::OpenError;
 use crate::space::Pool;
 use bytes::Bytes;
 use device::encrypted::DataKey;
 use device::{BLOCK, BlockDevice, DeviceError, Durability, Request};
 use std::sync::Arc;
+use thiserror::Error;
+
+/// Reason that a further device of a store cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FurtherError {
+    #[error("it is missing: the store has logs or its index there, and does not open without it")]
+    Missing,
+    #[error("it has {device} bytes, and the store was made with one of {stored}")]
+    Shrunk { stored: u64, device: u64 },
+    #[error("it is another device: no label of a store's further device is on it")]
+    Unlabelled,
+    #[error("it is another device: the {} device of {owner}{}", device.role, if *is_older { ", of an earlier store" } else { "" })]
+    Foreign { owner: String, device: FurtherDevice, is_older: bool },
+    #[error("it cannot be read: {0}")]
+    Device(DeviceError),
+}
 
 /// Reads the superblock of a device: the owner and the shards of its store. Writes nothing.
 pub fn read_superblock(
@@ -26,6 +43,9 @@ pub fn attach(device: &mut dyn BlockDevice, wait: &mut dyn FnMut()) -> Result<Ar
 /// Attaches a store for use: its shards are opened with the pool. A superblock of version 1 becomes one of version 2 in
 /// place, and a copy that is missing is written again. A store without encryption needs no key and ignores one.
 ///
+/// A store with further devices needs them [joined](device::joined::Joined) with the main one. Before anything is written,
+/// each must have the label that the superblock names.
+///
 /// An interrupted change of the key leaves copies for the old and for the new one: the first copy that the key opens counts.
 pub fn attach_with_key(
     device: &mut dyn BlockDevice,
@@ -34,12 +54,14 @@ pub fn attach_with_key(
 ) -> Result<Arc<Pool>, OpenError> {
     let mut blocking = Blocking { device, wait };
     let (superblock, copies) = read_copies(&mut blocking)?;
+    let damaged_labels = check_devices(&mut blocking, &superblock)?;
     let (superblock, key) = unlock(superblock, &copies, secret)?;
     let block = Bytes::from(superblock.encode()?);
-    if superblock.version != VERSION {
+    let version = superblock.present_version();
+    if superblock.version != version {
         tracing::warn!(
             from = superblock.version,
-            to = VERSION,
+            to = version,
             "the store's format is migrated in place: earlier releases refuse it from now on"
         );
     }
@@ -66,7 +88,75 @@ pub fn attach_with_key(
             written => drop(written?),
         }
     }
-    Ok(Pool::with_key(Superblock { version: VERSION, ..superblock }, key))
+    for (role, at) in damaged_labels {
+        let device = superblock.device(role).expect("it was just checked");
+        tracing::warn!(%role, block = at, "a copy of a device's label is damaged and is written again");
+        let data = superblock.label_of(device).encode().into();
+        let write = Request::Write { offset: at * BLOCK as u64, data, durability: Durability::Flushed };
+        if let Err(error) = blocking.ask(write) {
+            tracing::error!(%role, block = at, %error, "the copy of the label cannot be written");
+        }
+    }
+    Ok(Pool::with_key(Superblock { version, ..superblock }, key))
+}
+
+/// Compares the labels of further devices with the superblock. Returns damaged copies of labels. Writes nothing.
+fn check_devices(
+    blocking: &mut Blocking<'_>,
+    superblock: &Superblock,
+) -> Result<Vec<(DeviceRole, u64)>, OpenError> {
+    let mut damaged = Vec::new();
+    for device in &superblock.devices {
+        let role = device.role;
+        let copies = check_device(blocking, superblock, device);
+        damaged
+            .extend(copies.map_err(|why| OpenError::Further { role, why })?.into_iter().map(|at| (role, at)));
+    }
+    Ok(damaged)
+}
+
+/// Damaged copies of the label of the store's own device.
+fn check_device(
+    blocking: &mut Blocking<'_>,
+    superblock: &Superblock,
+    expected: &FurtherDevice,
+) -> Result<Vec<u64>, FurtherError> {
+    let size = blocking.device.size_of(expected.role.number()).ok_or(FurtherError::Missing)?;
+    let (mut damaged, mut failed, mut other, mut own) = (Vec::new(), None, None, 0);
+    let is_long_enough = size >= expected.run().bytes();
+    let expected_label = superblock.label_of(expected);
+    // The last copy of a device that is too short is elsewhere.
+    let copies = &expected.label_copies()[..if is_long_enough { 3 } else { 2 }];
+    for at in copies {
+        let is_own = match blocking.read(at * BLOCK as u64, BLOCK) {
+            Ok(block) => match DeviceLabel::decode(&block) {
+                Some(label) if label == expected_label => true,
+                Some(label) => {
+                    other.get_or_insert(label);
+                    false
+                }
+                None => false,
+            },
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        };
+        match is_own {
+            true => own += 1,
+            false => damaged.push(*at),
+        }
+    }
+    match (other, failed) {
+        (Some(label), _) => {
+            let is_older = label.owner == superblock.label;
+            Err(FurtherError::Foreign { owner: label.owner, device: label.device, is_older })
+        }
+        (None, Some(error)) if own == 0 => Err(FurtherError::Device(error)),
+        _ if own == 0 => Err(FurtherError::Unlabelled),
+        _ if !is_long_enough => Err(FurtherError::Shrunk { stored: expected.run().bytes(), device: size }),
+        _ => Ok(damaged),
+    }
 }
 
 /// Wraps the data key for another secret, in all copies of the superblock. No data is written again. `old` opens the store
@@ -116,7 +206,7 @@ fn unlock(
 type Copies = Vec<(u64, Option<Bytes>)>;
 
 fn read_copies(blocking: &mut Blocking<'_>) -> Result<(Superblock, Copies), OpenError> {
-    let size = blocking.device.size();
+    let size = blocking.device.size_of(0).expect("the main device is there");
     let last = (size / BLOCK as u64).saturating_sub(1).max(SUPERBLOCK_BLOCKS);
     let (mut copies, mut failed) = (Copies::new(), None);
     for number in (0..SUPERBLOCK_BLOCKS).chain([last]) {

@@ -5,7 +5,8 @@
 //! leaves the store as it was, with free zones that have other contents. Its first copy decides: the next start takes it, and
 //! writes the other copies again.
 //!
-//! The zones of a log and its header are the shard's for good, so the device has that much less space for data.
+//! The zones of a log and its header are the shard's for good, so the device has that much less space for data. In a store with
+//! a db device they are there, as long as it has room.
 
 use crate::blocking::Blocking;
 use crate::format::{ShardPlace, Superblock, SuperblockError};
@@ -14,6 +15,7 @@ use crate::shard::OpenError;
 use crate::space::{Pool, Run, ZoneId, first_zones};
 use device::{BLOCK, BlockDevice, DeviceError, Durability, Request};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -73,7 +75,9 @@ fn plan(pool: &Pool, shards: usize) -> Result<(Superblock, Vec<Vec<ZoneId>>), Gr
     let added = shards - before;
 
     // The second headers lie together, away from the logs, so that one bad place leaves the other header.
-    let far = free.pop_first().and_then(|zone| map.run(zone)).filter(|run| run.len >= added as u64);
+    let far = free.range(map.db_zones()).next().or(free.first()).copied();
+    far.map(|zone| free.remove(&zone));
+    let far = far.and_then(|zone| map.run(zone)).filter(|run| run.len >= added as u64);
     let mut starts: Vec<Option<Run>> = Vec::new();
     for _ in 0..added {
         starts.push(take_run(&mut free, log_blocks + 1, pool));
@@ -92,7 +96,12 @@ fn plan(pool: &Pool, shards: usize) -> Result<(Superblock, Vec<Vec<ZoneId>>), Gr
     let mut leases = Vec::new();
     for shard in before..shards {
         let count = first_zones(superblock.reserve_blocks(shard), superblock.zone_blocks) as usize;
-        let zones: Vec<ZoneId> = free.iter().copied().take(count).collect();
+        // The reserve may be on either device. Data cannot begin on the db device.
+        let of_db = free.range(map.db_zones()).count() / (2 * (shards - shard));
+        let of_db = free.range(map.db_zones()).copied().take(of_db.min(count - 1));
+        let mut zones: Vec<ZoneId> = of_db.collect();
+        let of_main = free.range(0..map.db_zones().start).copied();
+        zones.extend(of_main.take(count - zones.len()));
         if zones.len() < count {
             return Err(no_room);
         }
@@ -107,11 +116,22 @@ fn plan(pool: &Pool, shards: usize) -> Result<(Superblock, Vec<Vec<ZoneId>>), Gr
     Ok((superblock, leases))
 }
 
-/// Takes the last free zones that are neighbours and have `blocks` blocks together.
+/// Takes the last free zones that are neighbours and have `blocks` blocks together; on the db device if there are such.
 fn take_run(free: &mut BTreeSet<ZoneId>, blocks: u64, pool: &Pool) -> Option<Run> {
+    let db = pool.map().db_zones();
+    [db.clone(), 0..db.start].into_iter().find_map(|of| take_run_of(free, of, blocks, pool))
+}
+
+/// As [`take_run`], of these zones.
+pub(crate) fn take_run_of(
+    free: &mut BTreeSet<ZoneId>,
+    of: Range<ZoneId>,
+    blocks: u64,
+    pool: &Pool,
+) -> Option<Run> {
     let map = pool.map();
     let mut found: Option<(Run, Vec<ZoneId>)> = None;
-    for zone in free.iter().rev().copied() {
+    for zone in free.range(of).rev().copied() {
         let run = map.run(zone)?;
         let (joined, mut zones) = match found.take() {
             Some((behind, zones)) if run.end() == behind.start => {

@@ -15,6 +15,7 @@ mod answer;
 mod args;
 pub mod errno;
 pub mod hostile;
+pub mod iec;
 pub mod json;
 pub mod options;
 pub mod osd_network;

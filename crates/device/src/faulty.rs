@@ -68,6 +68,10 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
         self.inner.size()
     }
 
+    fn size_of(&self, number: usize) -> Option<u64> {
+        self.inner.size_of(number)
+    }
+
     fn submit(&mut self, token: u64, request: Request) {
         match &request {
             Request::Read { offset, .. } => drop(self.reads.insert(token, *offset)),

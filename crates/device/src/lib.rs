@@ -1,10 +1,11 @@
 //! Block devices: the contract between a store and a disk, and devices for tests.
 //!
 //! [`BlockDevice`] is the contract: requests go in with `submit`, completions come out of `poll`, in any order. It says
-//! what a flush makes durable and what a power cut may leave. Four kinds of device keep it:
+//! what a flush makes durable and what a power cut may leave. Five kinds of device keep it:
 //!
 //! - a file or block device, in the crate `runtime` (`runtime::device`): io_uring or threads;
 //! - [`encrypted::Encrypted`], AES-256-XTS on top of any other device;
+//! - [`joined::Joined`], several devices as one;
 //! - [`simulated::Simulated`], a disk in memory that reorders, loses and tears whatever the contract allows, and fails
 //!   where a test says so;
 //! - [`faulty::Faulty`], bit rot on top of any other device.
@@ -19,6 +20,7 @@ pub mod dice;
 pub mod encrypted;
 #[cfg(any(test, feature = "simulated"))]
 pub mod faulty;
+pub mod joined;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
 
@@ -41,6 +43,11 @@ pub const BLOCK: usize = 4096;
 pub trait BlockDevice {
     /// In bytes, a multiple of [`BLOCK`].
     fn size(&self) -> u64;
+    /// Bytes of the device with this number, where several are [joined](joined::Joined); `None` if there is none. A single
+    /// device has number 0.
+    fn size_of(&self, number: usize) -> Option<u64> {
+        (number == 0).then(|| self.size())
+    }
     /// Starts a request; its completion carries `token`. Panics when the request reaches beyond the device or is not aligned
     /// to blocks: that is a bug of the caller.
     fn submit(&mut self, token: u64, request: Request);
@@ -51,6 +58,10 @@ pub trait BlockDevice {
 impl<D: BlockDevice + ?Sized> BlockDevice for &mut D {
     fn size(&self) -> u64 {
         (**self).size()
+    }
+
+    fn size_of(&self, number: usize) -> Option<u64> {
+        (**self).size_of(number)
     }
 
     fn submit(&mut self, token: u64, request: Request) {
@@ -65,6 +76,10 @@ impl<D: BlockDevice + ?Sized> BlockDevice for &mut D {
 impl<D: BlockDevice + ?Sized> BlockDevice for Box<D> {
     fn size(&self) -> u64 {
         (**self).size()
+    }
+
+    fn size_of(&self, number: usize) -> Option<u64> {
+        (**self).size_of(number)
     }
 
     fn submit(&mut self, token: u64, request: Request) {

@@ -26,6 +26,7 @@ option_set! {
         /// 0: `slow_ping_ratio` of the grace.
         slow_ping_ms: f64 = "mon_warn_on_slow_ping_time",
         slow_ping_ratio: f64 = "mon_warn_on_slow_ping_ratio",
+        warns_on_spillover: bool = "bluestore_warn_on_bluefs_spillover",
     }
 }
 

@@ -65,6 +65,7 @@ option_set! {
         block_path: PathBuf = "bluestore_block_path",
         cores: u16 = "shoal_cores",
         data: PathBuf = "osd_data",
+        deferred_bytes_hdd: u64 = "bluestore_prefer_deferred_size_hdd",
         discard: bool = "bdev_enable_discard",
         flush: String = "shoal_device_flush",
         fsid: String = "fsid",
@@ -72,6 +73,7 @@ option_set! {
         key_file: Option<PathBuf> = "shoal_key_file",
         memstore_bytes: u64 = "memstore_device_bytes",
         objectstore: String = "osd_objectstore",
+        rotational: String = "shoal_device_rotational",
         uuid: String = "osd_uuid",
     }
 }
@@ -90,6 +92,12 @@ option_set! {
 option_set! {
     pub struct MkfsOptions for Osd, Creation {
         block_bytes: u64 = "bluestore_block_size",
+        db_bytes: u64 = "bluestore_block_db_size",
+        db_create: bool = "bluestore_block_db_create",
+        db_path: Option<PathBuf> = "bluestore_block_db_path",
+        wal_bytes: u64 = "bluestore_block_wal_size",
+        wal_create: bool = "bluestore_block_wal_create",
+        wal_path: Option<PathBuf> = "bluestore_block_wal_path",
     }
 }
 

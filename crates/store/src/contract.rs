@@ -116,6 +116,11 @@ pub struct Usage {
     pub omap: u64,
     /// The store's own tables and records.
     pub metadata: u64,
+    /// Bytes of a separate device for the store's tables and logs, of which one shard tells; used bytes of it; and bytes of
+    /// tables that found no room there.
+    pub db_total: u64,
+    pub db_used: u64,
+    pub spilled: u64,
 }
 
 impl Usage {
@@ -135,6 +140,9 @@ impl Usage {
             sum.data += usage.data;
             sum.omap += usage.omap;
             sum.metadata += usage.metadata;
+            sum.db_total += usage.db_total;
+            sum.db_used += usage.db_used;
+            sum.spilled += usage.spilled;
             // The pool is the same one for all, unless the shards have devices of their own.
             sum.pooled = sum.pooled.max(usage.pooled);
             sum.sharers = sum.sharers.max(usage.sharers);

@@ -7,17 +7,24 @@
 //! at the end     the second header slot of each shard, and the copy of the superblock
 //! ```
 //!
+//! A store may have further devices: headers, logs and zones of the index are then on those.
+//!
 //! Drawn byte by byte in `docs/on-disk-format.md`.
 
 mod encryption;
+mod further;
 mod header;
+mod layout;
 mod superblock;
 
 pub use encryption::{Encryption, KeyHolder, KeySecret, NewKeys, SecretLength};
+pub(crate) use further::has_label_magic;
+pub use further::{DeviceLabel, DeviceRole, FurtherDevice};
 pub use header::{Header, ManifestPlace, Totals};
 pub(crate) use header::{MANIFEST_RUNS_MAX, has_header_magic};
-pub use superblock::{FormatOptions, Identity, ShardPlace, Superblock, SuperblockError};
-pub(crate) use superblock::{SUPERBLOCK_BLOCKS, UnfinishedFormat, VERSION, has_superblock_magic};
+pub use layout::FormatOptions;
+pub use superblock::{Identity, ShardPlace, Superblock, SuperblockError};
+pub(crate) use superblock::{SUPERBLOCK_BLOCKS, UnfinishedFormat, has_superblock_magic};
 
 use crate::checksum::crc32c;
 use device::BLOCK;

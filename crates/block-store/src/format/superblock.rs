@@ -1,8 +1,9 @@
 //! The superblock: the owner of a device, the headers and logs of its shards, and the areas that are divided into zones.
 
-use super::encryption::{Encryption, NewKeys};
+use super::encryption::Encryption;
+use super::further::{DeviceLabel, DeviceRole, FurtherDevice, LABEL_BLOCKS};
 use super::{sealed_block, unsealed};
-use crate::space::{Run, ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZoneMap, first_zones, reserve_of};
+use crate::space::{Run, ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZoneMap, reserve_of};
 use crate::varint;
 use codec::{DecodeError, Reader};
 use device::BLOCK;
@@ -11,24 +12,18 @@ use thiserror::Error;
 const MAGIC: &[u8; 8] = b"SHOAL\0st";
 /// In the superblock's place while a format is under way.
 const UNFINISHED_MAGIC: &[u8; 8] = b"SHOAL\0mk";
-/// 1: each shard has a region of the device. 2: shards lease zones.
+/// Version of a store on one device. 1: each shard has a region of the device. 2: shards lease zones.
 pub(crate) const VERSION: u32 = 2;
-const SHARDS_MAX: usize = 128;
-const LABEL_MAX: usize = 512;
+/// Version of a store with further devices: earlier programs would open its main device alone.
+const VERSION_OF_SEVERAL: u32 = 3;
+pub(super) const SHARDS_MAX: usize = 128;
+pub(super) const LABEL_MAX: usize = 512;
 /// Blocks at the start of the device for copies of the superblock.
 pub(crate) const SUPERBLOCK_BLOCKS: u64 = 2;
 /// Header slots before a region's log, in version 1.
 const HEADER_BLOCKS: u64 = 2;
-/// Smallest share of a shard: log and zones of a few megabytes.
-const SHARE_BLOCKS_MIN: u64 = 512;
 /// Zones of version 1, and usual ones: 64 MiB.
-const ZONE_BLOCKS_USUAL: u64 = 1 << 14;
-/// Blocks of the smallest zone that mkfs chooses by itself: 1 MiB.
-const ZONE_BLOCKS_SMALL: u64 = 1 << 8;
-/// Zones of a shard below which mkfs makes zones smaller, and zones of a device above which it makes them larger.
-const ZONES_OF_SHARD: u64 = 64;
-const ZONES_OF_DEVICE: u64 = 1 << 16;
-
+pub(super) const ZONE_BLOCKS_USUAL: u64 = 1 << 14;
 /// Random identity of a store, new with every format, so that records of an older store on the device are not mistaken for
 /// its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +57,7 @@ impl ShardPlace {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Version on the device. It is written as [`VERSION`].
+    /// Version on the device. It is written as [`Superblock::present_version`].
     pub version: u32,
     pub identity: Identity,
     /// The owner: an OSD's name and id, and its cluster's id. Free text of at most 512 bytes.
@@ -74,31 +69,15 @@ pub struct Superblock {
     pub areas: Vec<Run>,
     /// `None`: the store is not encrypted.
     pub encryption: Option<Encryption>,
-}
-
-/// Options of a format.
-#[derive(Clone, Debug)]
-pub struct FormatOptions {
-    pub identity: Identity,
-    pub label: String,
-    pub shards: usize,
-    /// Bytes of each shard's log. `None`: a 64th of its equal share of the device, between 64 MiB and 1 GiB, but at most a
-    /// quarter of it.
-    pub log_bytes: Option<u64>,
-    /// Bytes of a zone. `None`: 64 MiB; less on a device on which a shard would have less than 64 of them; more on one that
-    /// would have more than 65536.
-    pub zone_bytes: Option<u64>,
-    /// Discard the whole device first.
-    pub discard: bool,
-    /// Encrypt the store with these keys.
-    pub encryption: Option<NewKeys>,
+    /// Devices beside the main one, ascending by role.
+    pub devices: Vec<FurtherDevice>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SuperblockError {
     #[error("no store: no copy of the superblock is there")]
     NotAStore,
-    #[error("the store's format is version {0}; this program reads versions 1 to {VERSION}")]
+    #[error("the store's format is version {0}; this program reads versions 1 to {VERSION_OF_SEVERAL}")]
     Version(u32),
     /// It has the magic number, and the checksum at the place that this version knows does not match.
     #[error(
@@ -113,6 +92,8 @@ pub enum SuperblockError {
     Shrunk { stored: u64, device: u64 },
     #[error("{shards} shards do not fit on {device} bytes")]
     TooSmall { shards: usize, device: u64 },
+    #[error("the part of {shards} shards that belongs on a {role} device does not fit on {device} bytes")]
+    FurtherTooSmall { role: DeviceRole, shards: usize, device: u64 },
     #[error(
         "the tables of {shards} shards do not fit into the superblock: export the store and make a new one"
     )]
@@ -120,53 +101,19 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
-    /// A layout with headers at both ends of the device, the logs behind the first ones, and one area.
-    pub fn plan(device_bytes: u64, options: &FormatOptions) -> Result<Superblock, SuperblockError> {
-        let FormatOptions { identity, label, shards, log_bytes, zone_bytes, discard: _, encryption } =
-            options;
-        let device_blocks = device_bytes / BLOCK as u64;
-        let too_small = SuperblockError::TooSmall { shards: *shards, device: device_bytes };
-        if *shards == 0 || *shards > SHARDS_MAX {
-            return Err(too_small);
-        }
-        let count = *shards as u64;
-        // Copies of the superblock and of the headers.
-        let (first, last) = (SUPERBLOCK_BLOCKS + count, 1 + count);
-        let share_blocks = device_blocks.saturating_sub(first + last) / count;
-        let log_bytes = log_bytes.unwrap_or_else(|| {
-            let share = share_blocks * BLOCK as u64;
-            (share / 64).clamp(64 << 20, 1 << 30).min(share / 4)
-        });
-        let log_blocks = log_bytes / BLOCK as u64;
-        if share_blocks < SHARE_BLOCKS_MIN || log_blocks < 16 || log_blocks > share_blocks / 2 {
-            return Err(too_small);
-        }
-        let area_start = first + count * log_blocks;
-        let area = Run::new(area_start, device_blocks - last - area_start);
-        let zone_blocks = match zone_bytes {
-            Some(bytes) => (bytes / BLOCK as u64).next_power_of_two().clamp(ZONE_BLOCKS_MIN, ZONE_BLOCKS_MAX),
-            None => usual_zone_blocks(device_blocks, area.len / count),
-        };
-        let places = (0..count).map(|i| ShardPlace {
-            headers: [SUPERBLOCK_BLOCKS + i, device_blocks - last + i],
-            log: Run::new(first + i * log_blocks, log_blocks),
-        });
-        let superblock = Superblock {
-            version: VERSION,
-            identity: *identity,
-            label: label.chars().take(LABEL_MAX / 4).collect(),
-            device_blocks,
-            zone_blocks,
-            shards: places.collect(),
-            areas: vec![area],
-            encryption: encryption
-                .as_ref()
-                .map(|keys| Encryption::new(identity, &keys.data_key, &keys.secret, keys.holder)),
-        };
-        if superblock.first_leases(*shards - 1).end > superblock.zone_map().count() {
-            return Err(too_small);
-        }
-        superblock.encode().map(|_| superblock)
+    /// Version that it is written as.
+    pub(crate) fn present_version(&self) -> u32 {
+        if self.devices.is_empty() { VERSION } else { VERSION_OF_SEVERAL }
+    }
+
+    /// The further device of a role.
+    pub fn device(&self, role: DeviceRole) -> Option<&FurtherDevice> {
+        self.devices.iter().find(|device| device.role == role)
+    }
+
+    /// The label on a further device.
+    pub(crate) fn label_of(&self, device: &FurtherDevice) -> DeviceLabel {
+        DeviceLabel { store: self.identity, device: *device, owner: self.label.clone() }
     }
 
     /// Divides the areas into zones.
@@ -178,12 +125,6 @@ impl Superblock {
     pub fn reserve_blocks(&self, shard: usize) -> u64 {
         let share = self.areas.iter().map(|area| area.len).sum::<u64>() / self.shards.len() as u64;
         reserve_of(share, self.shards[shard].log.len)
-    }
-
-    /// Zones that mkfs leases to a shard.
-    pub(crate) fn first_leases(&self, shard: usize) -> std::ops::Range<u32> {
-        let count = first_zones(self.reserve_blocks(shard), self.zone_blocks) as u32;
-        shard as u32 * count..(shard as u32 + 1) * count
     }
 
     /// Blocks of the copies of this superblock: two at the start of the device, and one at its end. In a store that was made
@@ -198,7 +139,7 @@ impl Superblock {
     pub fn encode(&self) -> Result<Vec<u8>, SuperblockError> {
         let mut out = Vec::with_capacity(BLOCK);
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.present_version().to_le_bytes());
         out.extend_from_slice(&(BLOCK as u32).to_le_bytes());
         out.extend_from_slice(&self.identity.0);
         out.extend_from_slice(&self.device_blocks.to_le_bytes());
@@ -217,6 +158,9 @@ impl Superblock {
             varint::put(&mut out, area.len);
         }
         Encryption::put(self.encryption.as_ref(), &mut out);
+        if !self.devices.is_empty() {
+            FurtherDevice::put(&self.devices, &mut out);
+        }
         if out.len() > BLOCK - 4 {
             return Err(SuperblockError::TooLarge { shards: self.shards.len() });
         }
@@ -250,7 +194,7 @@ impl Superblock {
         let body = unsealed(block).ok_or(SuperblockError::Checksum(version))?;
         let mut r = Reader::new(&body[MAGIC.len() + 4..]);
         let block_bytes = r.u32()?;
-        if !(1..=VERSION).contains(&version) || block_bytes != BLOCK as u32 {
+        if !(1..=VERSION_OF_SEVERAL).contains(&version) || block_bytes != BLOCK as u32 {
             return Err(SuperblockError::Version(version));
         }
         let identity = Identity(r.get()?);
@@ -266,12 +210,16 @@ impl Superblock {
             shards: Vec::new(),
             areas: Vec::new(),
             encryption: None,
+            devices: Vec::new(),
         };
         let count = shards.min(SHARDS_MAX);
         if version == 1 {
             superblock.take_regions(count, &mut r)?;
         } else {
             superblock.take_tables(count, &mut r)?;
+            if version == VERSION_OF_SEVERAL {
+                superblock.devices = FurtherDevice::take(&mut r)?;
+            }
         }
         if superblock.shards.is_empty() || !superblock.is_disjoint() {
             return Err(SuperblockError::Places);
@@ -314,13 +262,21 @@ impl Superblock {
         Ok(())
     }
 
-    /// True if headers and logs are disjoint, areas ascend and are disjoint, and all lie within the device, behind the
-    /// superblock. A log or header may lie in an area: no shard leases its zones.
+    /// True if headers and logs are disjoint, areas ascend and are disjoint, and each lies within one device, behind the
+    /// superblock or label, and before the last label. A log or header may lie in an area: no shard leases its zones. Areas are
+    /// on the main device and on the db device.
     fn is_disjoint(&self) -> bool {
+        let main =
+            Run { start: SUPERBLOCK_BLOCKS, len: self.device_blocks.saturating_sub(SUPERBLOCK_BLOCKS) };
+        let further = self.devices.iter().map(|device| {
+            let run = device.run();
+            Run { start: run.start + LABEL_BLOCKS, len: run.len - LABEL_BLOCKS - 1 }
+        });
+        let devices: Vec<Run> = std::iter::once(main).chain(further).collect();
         let is_whole = |run: &Run| {
-            run.len > 0
-                && run.start >= SUPERBLOCK_BLOCKS
-                && run.start.checked_add(run.len).is_some_and(|end| end <= self.device_blocks)
+            let end = run.start.checked_add(run.len);
+            let within = |of: &Run| run.start >= of.start && end.is_some_and(|end| end <= of.end());
+            run.len > 0 && devices.iter().any(within)
         };
         let ascends = |runs: &[Run]| {
             runs.iter().all(is_whole) && runs.windows(2).all(|pair| pair[0].end() <= pair[1].start)
@@ -329,9 +285,11 @@ impl Superblock {
         fixed.sort_unstable();
         let is_zoned = self.zone_blocks.is_power_of_two()
             && (ZONE_BLOCKS_MIN..=ZONE_BLOCKS_MAX).contains(&self.zone_blocks);
-        // Numbers of zones have 32 bits.
-        let zones_fit = self.device_blocks / ZONE_BLOCKS_MIN <= u32::MAX as u64;
-        is_zoned && zones_fit && ascends(&fixed) && ascends(&self.areas)
+        // Numbers of zones have 32 bits. An area of few blocks has a zone, too.
+        let blocks = devices.iter().fold(0u64, |sum, device| sum.saturating_add(device.len));
+        let zones_fit = blocks / ZONE_BLOCKS_MIN <= (u32::MAX - BLOCK as u32) as u64;
+        let no_wal_area = self.areas.iter().all(|area| area.start < DeviceRole::Wal.first_block());
+        is_zoned && zones_fit && no_wal_area && ascends(&fixed) && ascends(&self.areas)
     }
 
     /// The first valid one of the copies, given in their order; `None`: it cannot be read. Without a valid copy, the error is
@@ -359,23 +317,18 @@ impl Superblock {
     }
 }
 
-/// Blocks of a zone: a power of two.
-fn usual_zone_blocks(device_blocks: u64, share_blocks: u64) -> u64 {
-    let of_large = (device_blocks / ZONES_OF_DEVICE).next_power_of_two();
-    let of_small = (share_blocks / ZONES_OF_SHARD + 1).next_power_of_two() / 2;
-    of_large.clamp(ZONE_BLOCKS_USUAL, ZONE_BLOCKS_MAX).min(of_small.max(ZONE_BLOCKS_SMALL))
-}
-
 /// The note that a format is under way, in both blocks of the superblock.
 ///
-/// `b"SHOAL\0mk"`, version (4 bytes), length of the label (4 bytes), label, 1 if the store was to be encrypted; sealed as the
-/// superblock is.
+/// `b"SHOAL\0mk"`, version (4 bytes), length of the label (4 bytes), label, 1 if the store was to be encrypted (1), identity of
+/// the store (16); sealed as the superblock is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnfinishedFormat {
     /// Of the store that was to be made.
     pub label: String,
     /// Headers and records of the format are ciphertext.
     pub is_encrypted: bool,
+    /// Of the store that was to be made; zeroes in a note of an earlier program.
+    pub identity: Identity,
 }
 
 impl UnfinishedFormat {
@@ -385,6 +338,7 @@ impl UnfinishedFormat {
         out.extend_from_slice(&(self.label.len() as u32).to_le_bytes());
         out.extend_from_slice(self.label.as_bytes());
         out.push(self.is_encrypted.into());
+        out.extend_from_slice(&self.identity.0);
         sealed_block(out)
     }
 
@@ -392,11 +346,12 @@ impl UnfinishedFormat {
     pub(crate) fn decode(block: &[u8]) -> Option<UnfinishedFormat> {
         let mut r = Reader::new(unsealed(block)?);
         let is_note = r.take("magic", UNFINISHED_MAGIC.len()).ok()? == UNFINISHED_MAGIC;
-        if !is_note || !(1..=VERSION).contains(&r.u32().ok()?) {
+        if !is_note || !(1..=VERSION_OF_SEVERAL).contains(&r.u32().ok()?) {
             return None;
         }
         // Padding, in a note of a program that did not encrypt.
-        Some(UnfinishedFormat { label: r.string().ok()?, is_encrypted: r.u8().ok()? != 0 })
+        let (label, is_encrypted) = (r.string().ok()?, r.u8().ok()? != 0);
+        Some(UnfinishedFormat { label, is_encrypted, identity: Identity(r.get().ok()?) })
     }
 }
 
@@ -408,6 +363,7 @@ pub(crate) fn has_superblock_magic(block: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::FormatOptions;
 
     fn options(shards: usize) -> FormatOptions {
         FormatOptions {
@@ -418,11 +374,12 @@ mod tests {
             zone_bytes: None,
             discard: false,
             encryption: None,
+            devices: Vec::new(),
         }
     }
 
     fn planned(bytes: u64, shards: usize) -> Superblock {
-        Superblock::plan(bytes, &options(shards)).unwrap()
+        Superblock::plan(bytes, &|_| 0, &options(shards)).unwrap()
     }
 
     fn choose(copies: &[&[u8]], device_bytes: u64) -> Result<Superblock, SuperblockError> {
@@ -448,6 +405,7 @@ mod tests {
             shards: regions.iter().map(place).collect(),
             areas: regions.iter().map(area).collect(),
             encryption: None,
+            devices: Vec::new(),
         };
         superblock.encode_version_1()
     }
@@ -479,7 +437,8 @@ mod tests {
     #[test]
     fn unfinished_format_is_no_store_and_names_its_label() {
         for is_encrypted in [false, true] {
-            let unfinished = UnfinishedFormat { label: "osd.3 of somewhere".into(), is_encrypted };
+            let label = "osd.3 of somewhere".into();
+            let unfinished = UnfinishedFormat { label, is_encrypted, identity: Identity([7; 16]) };
             let note = unfinished.encode();
             assert_eq!(UnfinishedFormat::decode(&note), Some(unfinished));
             assert_eq!(choose(&[&note, &note], 1 << 30), Err(SuperblockError::NotAStore));
@@ -505,7 +464,7 @@ mod tests {
             }
             assert_eq!(superblock.copies(), [0, 1, superblock.device_blocks - 1]);
         }
-        assert!(Superblock::plan(1 << 20, &options(1)).is_err());
+        assert!(Superblock::plan(1 << 20, &|_| 0, &options(1)).is_err());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Levels {
     merge_cursors: Vec<Vec<u8>>,
     /// No merge is due until a level changes.
     settled: bool,
+    /// No table is brought home until a level changes, or there is more space.
+    stays: bool,
     /// A merge found no space. Merges out of level 0 take one table at a time until few runs are left there.
     takes_small_steps: bool,
     /// Device space of all tables.
@@ -117,6 +119,7 @@ impl Levels {
     /// Plans the merges that [`Levels::rest`] put off.
     pub fn plan_again(&mut self) {
         self.settled = false;
+        self.stays = false;
     }
 
     /// True while merges out of level 0 take one table at a time.
@@ -125,7 +128,7 @@ impl Levels {
     }
 
     pub fn changed(&mut self) {
-        self.settled = false;
+        (self.settled, self.stays) = (false, false);
         self.bytes = self.runs().map(bytes).sum();
     }
 
@@ -186,6 +189,32 @@ impl Levels {
             older: self.deep.iter().skip(level + 1).cloned().collect(),
             target: Target::Level(level + 1),
         }
+    }
+
+    /// Writes a table again that is not where it belongs, or in level 0 its run. Nothing else is due.
+    pub fn plan_home(&mut self, is_home: impl Fn(&Table) -> bool) -> Option<Plan> {
+        if !self.settled || self.stays {
+            return None;
+        }
+        let is_away = |table: &&Arc<Table>| !is_home(table);
+        let of_deep = self.deep.iter().enumerate().find_map(|(i, run)| {
+            let table = run.iter().find(is_away)?.clone();
+            let older = self.deep.iter().skip(i + 1).cloned().collect();
+            Some(Plan { inputs: vec![vec![table]], older, target: Target::Level(i + 1) })
+        });
+        let of_fresh = || {
+            let at = self.fresh.iter().position(|run| run.iter().any(|table| !is_home(table)))?;
+            let older = self.fresh[at + 1..].iter().chain(&self.deep).cloned().collect();
+            Some(Plan { inputs: vec![self.fresh[at].clone()], older, target: Target::Fresh })
+        };
+        let plan = of_deep.or_else(of_fresh);
+        self.stays = plan.is_none();
+        plan
+    }
+
+    /// There was no room to bring a table home.
+    pub fn stay(&mut self) {
+        self.stays = true;
     }
 
     /// Replaces the inputs of a merge by its output.

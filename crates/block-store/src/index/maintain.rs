@@ -106,7 +106,7 @@ impl Index {
         if !background.replaced.is_empty() {
             background.give_back(space);
         }
-        background.start(&self.memory, &mut self.levels, durable, &self.options);
+        background.start(&self.memory, &mut self.levels, durable, &self.options, space);
         // With so many runs in level 0, changes wait for the merge as they do for a flush. A small merge frees what it took.
         let is_urgent = self.levels.fresh.len() >= FRESH_MAX || self.levels.takes_small_steps();
         let merges_for = if is_urgent { Purpose::Flush } else { Purpose::Merge };
@@ -130,25 +130,28 @@ impl Index {
         background.starving = flush_starves;
         let mut gave_up = false;
         if let Some(merge) = &mut background.merge {
-            ground.purpose = merges_for;
+            ground.purpose = if merge.brings_home { Purpose::BringHome } else { merges_for };
             // The flush has priority, as memory waits for it, but does not stop the merge.
             work = merge.step(work.max(STEP), &mut ground);
-            background.starving |= merge.writer.waits_for_space();
+            let stays = merge.brings_home && merge.writer.waits_for_space();
+            background.starving |= merge.writer.waits_for_space() && !stays;
             // The merge holds space that the flush needs, and waits for space itself.
             let is_in_the_way = flush_starves && merge.writer.waits_for_space();
             let may_recover = merge.has_failed()
                 && background.failed_merges < FAILED_MERGES_MAX
                 && self.levels.fresh.len() < FRESH_MAX;
-            if may_recover || is_in_the_way {
+            if may_recover || is_in_the_way || stays {
                 merge.give_up();
             }
             if merge.is_over() {
-                let lacked_space = merge.writer.waits_for_space();
+                let (lacked_space, brings_home) = (merge.writer.waits_for_space(), merge.brings_home);
                 merge.writer.give_back(space);
                 background.failed_merges += merge.has_failed() as u32;
                 background.merge = None;
                 // The same merge would be planned again at once.
-                if lacked_space {
+                if brings_home {
+                    self.levels.stay();
+                } else if lacked_space {
                     self.levels.rest_without_space();
                 } else {
                     self.levels.rest();
@@ -252,7 +255,14 @@ impl Flush {
 
 impl Background {
     /// Begins a flush and a merge that are due.
-    fn start(&mut self, memory: &Memory, levels: &mut Levels, durable: LogMark, options: &Options) {
+    fn start(
+        &mut self,
+        memory: &Memory,
+        levels: &mut Levels,
+        durable: LogMark,
+        options: &Options,
+        space: &mut dyn TakeSpace,
+    ) {
         if self.flush.is_none()
             && let Some(oldest) = memory.frozen.back().filter(|oldest| oldest.last <= durable)
         {
@@ -263,6 +273,15 @@ impl Background {
             && let Some(plan) = levels.plan(options)
         {
             self.merge = Some(Merge::new(plan, options));
+        }
+        // The output may be as long as the table, and a bit longer in shorter runs.
+        if self.merge.is_none()
+            && space.may_bring_home(options.table_bytes * 2)
+            && let Some(plan) =
+                levels.plan_home(|table| table.runs.iter().all(|(unit, _)| space.is_home(*unit)))
+        {
+            let merge = self.merge.insert(Merge::new(plan, options));
+            merge.brings_home = true;
         }
     }
 

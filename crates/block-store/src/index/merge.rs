@@ -14,6 +14,8 @@ use std::cmp::Ordering;
 
 pub struct Merge {
     pub plan: Plan,
+    /// See [`super::Purpose::BringHome`].
+    pub brings_home: bool,
     pub writer: Writer,
     sources: Vec<Source>,
     /// Holes over the current key: source and end.
@@ -34,6 +36,7 @@ impl Merge {
         let sources = plan.inputs.iter().map(|run| Source::new(run.clone())).collect();
         Merge {
             plan,
+            brings_home: false,
             writer: Writer::new(options, token::MERGE_WRITE),
             sources,
             holes: Vec::new(),

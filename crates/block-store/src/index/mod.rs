@@ -157,6 +157,8 @@ pub enum Purpose {
     Merge,
     /// Output of a flush: frees memory and log.
     Flush,
+    /// A table that is written again on the device where it belongs. It is given up if there is no room.
+    BringHome,
 }
 
 /// Space for tables. Implemented by the shard's allocator.
@@ -166,6 +168,14 @@ pub trait TakeSpace {
     fn take(&mut self, len: u64, purpose: Purpose) -> Option<u64>;
     /// Frees a part of an allocated run. No durable manifest names it, and no read uses it.
     fn give_back(&mut self, offset: u64, len: u64);
+    /// True if a table at this block is on the device where tables belong.
+    fn is_home(&self, _unit: u64) -> bool {
+        true
+    }
+    /// True if there are tables elsewhere, and room for `len` bytes of them where they belong.
+    fn may_bring_home(&mut self, _len: u64) -> bool {
+        false
+    }
 }
 
 /// Sizes in bytes. The defaults suit a shard of a large store.

@@ -6,7 +6,8 @@
 use super::signatures;
 use crate::blocking::Blocking;
 use crate::format::{
-    SUPERBLOCK_BLOCKS, Superblock, SuperblockError, UnfinishedFormat, has_header_magic, has_superblock_magic,
+    DeviceLabel, Identity, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, UnfinishedFormat,
+    has_header_magic, has_label_magic, has_superblock_magic,
 };
 use crate::log::has_record_magic;
 use bytes::Bytes;
@@ -28,9 +29,13 @@ pub enum Contents {
     Blank,
     /// A store that this program can open.
     Store(Superblock),
+    /// A further device of a store.
+    Further(DeviceLabel),
     /// An interrupted format with this label, and nothing that was written since. Earlier contents are already lost.
     Unfinished {
         label: String,
+        /// Of the store that was to be made.
+        identity: Identity,
     },
     /// Anything else. Not empty.
     Foreign(Vec<Finding>),
@@ -75,6 +80,9 @@ pub fn probe(device: &mut dyn BlockDevice, tail: &[u8], wait: &mut dyn FnMut()) 
         Some(Err(error)) => error,
         None => SuperblockError::NotAStore,
     };
+    if let Some(label) = probe.device_label() {
+        return Contents::Further(label);
+    }
     let unfinished = probe.unfinished();
     // The slots of the first shard, in version 1 and now.
     let has_header = [2, 3]
@@ -97,7 +105,7 @@ pub fn probe(device: &mut dyn BlockDevice, tail: &[u8], wait: &mut dyn FnMut()) 
     findings.extend(probe.unreadable());
     match (findings.is_empty(), unfinished) {
         (true, None) => Contents::Blank,
-        (true, Some(UnfinishedFormat { label, .. })) => Contents::Unfinished { label },
+        (true, Some(UnfinishedFormat { label, identity, .. })) => Contents::Unfinished { label, identity },
         (false, _) => Contents::Foreign(findings),
     }
 }
@@ -176,6 +184,14 @@ impl<'a> Probe<'a> {
         Some(Superblock::choose(&copies, self.size))
     }
 
+    /// The label of a further device, from any of its copies.
+    fn device_label(&mut self) -> Option<DeviceLabel> {
+        let last = (self.size / BLOCK_BYTES).saturating_sub(1);
+        [0, 1, last]
+            .into_iter()
+            .find_map(|number| DeviceLabel::decode(&self.read(number * BLOCK_BYTES, BLOCK)?))
+    }
+
     fn unfinished(&mut self) -> Option<UnfinishedFormat> {
         [0, BLOCK_BYTES].into_iter().find_map(|offset| UnfinishedFormat::decode(&self.read(offset, BLOCK)?))
     }
@@ -207,8 +223,8 @@ impl<'a> Probe<'a> {
     fn is_of_format(&self, number: u64, block: &[u8], is_encrypted: bool) -> bool {
         let last = (self.size / BLOCK_BYTES).saturating_sub(1);
         match number {
-            0 | 1 => has_superblock_magic(block),
-            number if number == last => has_superblock_magic(block),
+            0 | 1 => has_superblock_magic(block) || has_label_magic(block),
+            number if number == last => has_superblock_magic(block) || has_label_magic(block),
             // A torn header may have its checksum, in the last bytes, and nothing else.
             number if number < HEADERS_END || number + HEADERS_END > last => {
                 let is_torn = block[..BLOCK - 4].iter().all(|byte| *byte == 0);

@@ -1,6 +1,7 @@
 use super::*;
-use crate::format::{Identity, SuperblockError};
+use crate::format::{DeviceRole, Identity, SuperblockError};
 use crate::read_superblock;
+use crate::shard::tests::disks::{Disks, Several};
 use crate::shard::tests::new_keys;
 use device::simulated::{Pace, Simulated};
 use device::{Durability, Request};
@@ -16,6 +17,7 @@ fn options(label: &str) -> FormatOptions {
         zone_bytes: Some(256 << 10),
         discard: false,
         encryption: None,
+        devices: Vec::new(),
     }
 }
 
@@ -97,15 +99,15 @@ fn damaged_superblock_is_named() {
 fn newer_superblock_is_named_with_its_version() {
     let mut device = blank(SIZE);
     let mut newer = formatted(&device).encode().unwrap();
-    newer[8] = 3;
+    newer[8] = 4;
     let sum = crate::checksum::crc32c(&newer[..BLOCK - 4]);
     newer[BLOCK - 4..].copy_from_slice(&sum.to_le_bytes());
     write_copies(&mut device, &newer);
-    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Version(3))]);
+    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Version(4))]);
     // Of a format that keeps its checksum elsewhere.
     newer[BLOCK - 1] ^= 1;
     write_copies(&mut device, &newer);
-    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Checksum(3))]);
+    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Checksum(4))]);
 }
 
 #[test]
@@ -225,13 +227,57 @@ fn interrupted_format_names_its_label() {
         let done = format(&mut interrupted, &options, &mut || ()).is_ok();
         match contents(&device.power_cut(&mut dice)) {
             Contents::Blank => assert!(requests <= 2, "after {requests} requests"),
-            Contents::Unfinished { label } => unfinished += usize::from(label == "osd.1"),
+            Contents::Unfinished { label, .. } => unfinished += usize::from(label == "osd.1"),
             Contents::Store(_) => assert!(done || requests > 8),
+            Contents::Further(label) => panic!("{label:?}"),
             // The note itself was torn.
             Contents::Foreign(findings) => assert!(requests <= 2, "after {requests} requests: {findings:?}"),
         }
     }
     assert!(unfinished > 10, "{unfinished}");
+}
+
+/// The main device is a store only with a db device that has its label, and nothing is written to a further device before the
+/// main one has its note.
+#[test]
+fn interrupted_format_of_two_devices_is_told_on_both() {
+    let mut dice = device::dice::Dice::new(6);
+    let mut seen = [0; 3];
+    for requests in (0..60).chain([10_000]) {
+        let devices = Several::new(vec![(0, blank(SIZE)), (1, blank(SIZE / 2))]);
+        let mut left = requests;
+        let mut interrupted = Interrupted { device: devices.clone(), left: &mut left };
+        let options =
+            FormatOptions { devices: vec![(DeviceRole::Db, Identity([8; 16]))], ..options("osd.1") };
+        let done = format(&mut interrupted, &options, &mut || ()).is_ok();
+        let cut = devices.power_cut(&mut dice);
+        let of_format = |contents: &Contents| match contents {
+            Contents::Unfinished { identity, .. } => *identity == options.identity,
+            Contents::Further(label) => label.store == options.identity,
+            _ => false,
+        };
+        match (contents(cut.disk(0)), contents(cut.disk(1))) {
+            (Contents::Store(superblock), Contents::Further(label)) => {
+                assert_eq!(label, superblock.label_of(&superblock.devices[0]));
+                seen[2] += 1;
+            }
+            // The note of one device may be torn.
+            (main, Contents::Foreign(_)) => assert!(of_format(&main) && requests < 8, "{requests}: {main:?}"),
+            (main, Contents::Blank) => {
+                assert!(matches!(main, Contents::Blank | Contents::Foreign(_)) || of_format(&main));
+                assert!(requests < 8, "{requests}");
+                seen[0] += 1;
+            }
+            (main, further) => {
+                assert!(
+                    of_format(&main) && of_format(&further) && !done,
+                    "{requests}: {main:?}, {further:?}"
+                );
+                seen[1] += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
 }
 
 /// The state that an interrupted format leaves on a blank device.
@@ -241,7 +287,10 @@ fn unfinished() -> Simulated {
     let mut interrupted = Interrupted { device: device.clone(), left: &mut left };
     format(&mut interrupted, &options("osd.1"), &mut || ()).unwrap_err();
     let device = device.power_cut(&mut device::dice::Dice::new(5));
-    assert_eq!(contents(&device), Contents::Unfinished { label: "osd.1".into() });
+    assert_eq!(
+        contents(&device),
+        Contents::Unfinished { label: "osd.1".into(), identity: Identity([3; 16]) }
+    );
     device
 }
 
@@ -273,14 +322,18 @@ fn data_after_an_interrupted_format_is_not_blank() {
 }
 
 /// A device that takes so many requests, and is gone after them.
-struct Interrupted<'a> {
-    device: Simulated,
+struct Interrupted<'a, D = Simulated> {
+    device: D,
     left: &'a mut usize,
 }
 
-impl BlockDevice for Interrupted<'_> {
+impl<D: Disks> BlockDevice for Interrupted<'_, D> {
     fn size(&self) -> u64 {
         self.device.size()
+    }
+
+    fn size_of(&self, number: usize) -> Option<u64> {
+        self.device.size_of(number)
     }
 
     fn submit(&mut self, token: u64, request: Request) {

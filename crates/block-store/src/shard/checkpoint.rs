@@ -145,8 +145,7 @@ impl Shard {
     }
 
     /// Requests a checkpoint.
-    #[cfg(test)]
-    pub(crate) fn force_checkpoint(&mut self) {
+    pub fn force_checkpoint(&mut self) {
         self.checkpoints.force();
     }
 

@@ -179,8 +179,37 @@ impl Shard {
 
     /// True if the open batch takes further entries. Leases go on while the index is behind: it may wait for their zones.
     pub(super) fn batch_has_room(&self) -> bool {
-        let max = self.options.batch_bytes_max.min((self.log.ring.blocks() << 12) as usize / 8);
-        !self.log.wants_room && self.log.open.record.entries_len() < max
+        let max = self.record_bytes_max();
+        let is_full = || self.log.open.record.entries_len() >= max || self.open_deferred_bytes() >= max;
+        !self.log.wants_room && !is_full()
+    }
+
+    /// Bytes of entries, and of data in the record, above which a batch takes no further transactions.
+    fn record_bytes_max(&self) -> usize {
+        self.options.batch_bytes_max.min((self.log.ring.blocks() << 12) as usize / 8)
+    }
+
+    /// Upper bound of the data in the record of a batch with so much data.
+    fn inline_bytes_bound(&self, data_bytes: usize) -> usize {
+        let max = self.options.inline_bytes_max;
+        let deferred = self.options.deferred_write_bytes_max.map_or(0, |_| self.record_bytes_max());
+        data_bytes.min(max.max(deferred))
+    }
+
+    /// True if a write has its data in the record, whatever else is in its batch.
+    fn is_deferred(&self, run: &StagedRun) -> bool {
+        self.options.deferred_write_bytes_max.is_some_and(|max| run.data.len() <= max)
+    }
+
+    /// Data of the open batch that goes into its record because each write is short.
+    fn open_deferred_bytes(&self) -> usize {
+        match self.options.deferred_write_bytes_max {
+            Some(_) => {
+                let deferred = self.staged.open_runs().filter(|run| self.is_deferred(run));
+                deferred.map(|run| run.data.len()).sum()
+            }
+            None => 0,
+        }
     }
 
     /// Room in the log for the open batch with this effect. If there will be room later, a checkpoint makes it, and the plan
@@ -203,7 +232,7 @@ impl Shard {
             gathered_data += run.data.len();
         }
         // A bound: more data is not inline, but part of it may be released before the batch is sealed.
-        let inline = |data: usize| data.min(self.options.inline_bytes_max);
+        let inline = |data: usize| self.inline_bytes_bound(data);
         let blocks = Record::blocks(gathered + added, inline(gathered_data + data));
         // A record is contiguous and must fit at any position of the ring's head. The answer depends on the transaction alone.
         if Record::blocks(added, inline(data)) > self.log.ring.blocks() / 2 {
@@ -287,18 +316,26 @@ impl Shard {
         let next = Batch::after(self.log.open.record.entries_len());
         let Batch { mut record, tags } = std::mem::replace(&mut self.log.open, next);
         let runs = self.staged.take_open();
-        let is_direct = |run: &StagedRun| !inline || run.is_logged;
-        let direct = runs.values().any(is_direct);
+        let mut room = self.record_bytes_max();
+        let (mut logged, mut others) = (BTreeMap::new(), BTreeMap::new());
         let mut inline_data = Rope::new();
-        for (start, run) in &runs {
-            match !is_direct(run) {
+        for (start, run) in runs {
+            let len = run.data.len();
+            let is_inline = !run.is_logged && (inline || self.is_deferred(&run) && len <= room);
+            match is_inline {
                 true => {
-                    put_inline(record.entries(), *start, run.data.len() as u64);
+                    room = room.saturating_sub(len);
+                    put_inline(record.entries(), start, len as u64);
                     inline_data.append(run.data.clone());
+                    logged.insert(start, run);
                 }
-                false => put_direct(record.entries(), *start, &run.crcs),
+                false => {
+                    put_direct(record.entries(), start, &run.crcs);
+                    others.insert(start, run);
+                }
             }
         }
+        let direct = !others.is_empty();
         let sequence = self.log.sequence;
         let front = RecordFront {
             shard_identity: self.log.shard_identity,
@@ -316,15 +353,8 @@ impl Shard {
         self.io.write(Owner::Log, written(sequence), place.offset(), record, durability);
         self.log.chain = chain;
         self.log.sequence += 1;
-        let writes = match (direct, inline) {
-            (false, _) => self.defer(runs),
-            (true, false) => self.write_direct(sequence, runs),
-            (true, true) => {
-                let (logged, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
-                    runs.into_iter().partition(|(_, run)| run.is_logged);
-                self.defer(others) + self.write_direct(sequence, logged)
-            }
-        };
+        self.defer(logged);
+        let writes = self.write_direct(sequence, others);
         self.log.flights.push_back(Flight { sequence, tags, writes_left: 1 + writes, direct, done: false });
     }
 
@@ -337,11 +367,10 @@ impl Shard {
         is_small && !waits_for_lease && self.can_clean()
     }
 
-    fn defer(&mut self, runs: BTreeMap<u64, StagedRun>) -> usize {
+    fn defer(&mut self, runs: BTreeMap<u64, StagedRun>) {
         for (start, run) in runs {
             self.staged.insert(start, StagedRun { stage: Stage::Deferred, ..run });
         }
-        0
     }
 
     /// Writes a batch's data to its blocks, neighbours together. Returns the number of writes.

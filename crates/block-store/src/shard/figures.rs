@@ -1,6 +1,7 @@
 //! Counters and gauges of a shard.
 
 use super::Shard;
+use crate::format::DeviceRole;
 use device::BLOCK;
 
 /// Counters since the store was opened, and present levels.
@@ -36,10 +37,40 @@ pub struct Figures {
     pub index_cache: u64,
     pub data_cache: u64,
     pub tables: u64,
+    pub devices: DeviceFigures,
     /// Runs in level 0 of the index: many of them slow down look-ups, and too many make changes wait.
     pub fresh_tables: u64,
     /// Cleanups left: removed objects and omaps with index entries, and layers whose entries go to others.
     pub numbers_to_clean: u64,
+}
+
+/// Bytes by device. The first shard tells the sizes of the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceFigures {
+    pub main_total: u64,
+    /// 0 without such a device.
+    pub db_total: u64,
+    pub wal_total: u64,
+    /// Tables, manifests, and logs unless there is a wal device: on the db device, or without one on the main device.
+    pub db_used: u64,
+    /// Logs on the wal device.
+    pub wal_used: u64,
+    /// Tables and manifests on the main device of a store with a db device.
+    pub spilled: u64,
+}
+
+impl DeviceFigures {
+    /// The sum of two shards.
+    pub fn plus(self, other: DeviceFigures) -> DeviceFigures {
+        DeviceFigures {
+            main_total: self.main_total + other.main_total,
+            db_total: self.db_total + other.db_total,
+            wal_total: self.wal_total + other.wal_total,
+            db_used: self.db_used + other.db_used,
+            wal_used: self.wal_used + other.wal_used,
+            spilled: self.spilled + other.spilled,
+        }
+    }
 }
 
 impl Figures {
@@ -67,6 +98,7 @@ impl Figures {
             index_cache: self.index_cache + other.index_cache,
             data_cache: self.data_cache + other.data_cache,
             tables: self.tables + other.tables,
+            devices: self.devices.plus(other.devices),
             fresh_tables: self.fresh_tables + other.fresh_tables,
             numbers_to_clean: self.numbers_to_clean + other.numbers_to_clean,
         }
@@ -90,9 +122,30 @@ impl Shard {
             index_cache: self.index.cache_bytes() as u64,
             data_cache: self.clean.bytes() as u64,
             tables: self.index.device_bytes(),
+            devices: self.device_figures(),
             fresh_tables: self.index.fresh_tables() as u64,
             numbers_to_clean: self.cleaner.numbers_left() as u64,
             ..self.counts
+        }
+    }
+
+    pub(super) fn device_figures(&self) -> DeviceFigures {
+        let superblock = self.pool.superblock();
+        let total = |role| superblock.device(role).map_or(0, |device| device.blocks * BLOCK as u64);
+        let is_first = self.number == 0;
+        let told = |bytes: u64| if is_first { bytes } else { 0 };
+        let [on_main, on_db] = self.space.index_bytes();
+        let (db_total, wal_total) = (total(DeviceRole::Db), total(DeviceRole::Wal));
+        let log = self.log.ring.blocks() * BLOCK as u64;
+        let (wal_used, log) = if wal_total > 0 { (log, 0) } else { (0, log) };
+        let (db_used, spilled) = if db_total > 0 { (on_db + log, on_main) } else { (on_main + log, 0) };
+        DeviceFigures {
+            main_total: told(superblock.device_blocks * BLOCK as u64),
+            db_total: told(db_total),
+            wal_total: told(wal_total),
+            db_used,
+            wal_used,
+            spilled,
         }
     }
 

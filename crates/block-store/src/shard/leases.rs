@@ -15,7 +15,7 @@ use super::commit::Fit;
 use crate::object::key;
 use crate::plan::Effect;
 use crate::planted::{self, PlantedBug};
-use crate::space::{ZoneId, lease_record};
+use crate::space::{Tier, ZoneId, lease_record};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -51,6 +51,9 @@ impl Shard {
         {
             self.pool.give_back(self.number, zone);
         }
+        // Behind the arrivals: a zone counts once.
+        let of_db = self.arriving_of(Tier::Db);
+        self.space.set_db_outlook(self.pool.has_db_zones(), of_db);
         let can_give = self.may_change_leases();
         let spare = if can_give { self.space.zones_to_spare() } else { 0 };
         self.pool.set_spare(self.number, spare + self.leases.leaving.len() as u64);
@@ -63,8 +66,19 @@ impl Shard {
             && self.leases.polls_waited < POLLS_WAITED_MAX
             && self.pool.free_blocks() == 0
             && self.batch_has_room()
-            && self.space.zones_wanted(self.leases.arriving.len() as u64).1
+            && self.space.zones_wanted(self.arriving_of(Tier::Main)).1
             && self.pool.others_have_spare(self.number)
+    }
+
+    /// Zones of a device whose lease is not durable yet.
+    fn arriving_of(&self, tier: Tier) -> u64 {
+        let is_of = |(_, zone): &&(u64, ZoneId)| self.pool.map().is_db(*zone) == (tier == Tier::Db);
+        self.leases.arriving.iter().filter(is_of).count() as u64
+    }
+
+    /// True if no lease is on its way to its beginning or its end.
+    pub(super) fn has_settled_leases(&self) -> bool {
+        self.leases.arriving.is_empty() && self.leases.leaving.is_empty()
     }
 
     fn lacks_zones(&self) -> bool {
@@ -83,8 +97,12 @@ impl Shard {
 
     /// True if a lease would make room for waiting work.
     pub(super) fn can_lease(&self) -> bool {
-        let (wanted, is_urgent) = self.space.zones_wanted(self.leases.arriving.len() as u64);
-        wanted > 0 && is_urgent && self.pool.free_blocks() > 0 && self.may_change_leases()
+        let arriving = self.arriving_of(Tier::Main);
+        let (wanted, is_urgent) = self.space.zones_wanted(arriving);
+        let (of_db, is_urgent_for_db) = self.space.db_zones_wanted(arriving);
+        let of_main = wanted > 0 && is_urgent && self.pool.free_blocks() > 0;
+        let of_db = of_db > 0 && is_urgent_for_db && self.pool.has_db_zones();
+        (of_main || of_db) && self.may_change_leases()
     }
 
     /// Takes zones that are wanted, or gives back some that are not.
@@ -98,11 +116,21 @@ impl Shard {
         if !self.may_change_leases() {
             return;
         }
-        let (wanted, is_urgent) = self.space.zones_wanted(self.leases.arriving.len() as u64);
+        if self.pool.leaves_db() {
+            self.end_leases_of(self.space.zones_of_left_db(ZONES_OF_TURN as usize));
+        }
+        let arriving = self.arriving_of(Tier::Main);
+        let (wanted, is_urgent) = self.space.zones_wanted(arriving);
+        let (of_db, _) = self.space.db_zones_wanted(arriving);
+        if of_db > 0 && self.pool.has_db_zones() {
+            let zones = self.pool.take_of_db(self.number, of_db.min(ZONES_OF_TURN) as usize);
+            return self.lease(zones);
+        }
         let others_wait = self.pool.is_short();
         if wanted > 0 && (is_urgent || !others_wait) {
             if self.pool.free_blocks() > 0 {
-                self.lease(wanted.min(ZONES_OF_TURN) as usize);
+                let zones = self.pool.take(self.number, wanted.min(ZONES_OF_TURN) as usize);
+                self.lease(zones);
             } else if is_urgent {
                 self.pool.miss(self.number);
             }
@@ -111,8 +139,7 @@ impl Shard {
         }
     }
 
-    fn lease(&mut self, count: usize) {
-        let zones = self.pool.take(self.number, count);
+    fn lease(&mut self, zones: Vec<ZoneId>) {
         let record = Bytes::from(lease_record(&[]));
         let effect = self.lease_effect(&zones, Some(record));
         if planted::has(PlantedBug::ZoneUsedBeforeLease) {
@@ -133,7 +160,10 @@ impl Shard {
     }
 
     fn end_leases(&mut self, others_wait: bool) {
-        let zones = self.space.zones_to_give_back(others_wait, ZONES_OF_TURN as usize);
+        self.end_leases_of(self.space.zones_to_give_back(others_wait, ZONES_OF_TURN as usize));
+    }
+
+    fn end_leases_of(&mut self, zones: Vec<ZoneId>) {
         if zones.is_empty() {
             return;
         }

@@ -34,8 +34,9 @@ mod placement;
 mod reads;
 mod spills;
 
-pub use figures::Figures;
+pub use figures::{DeviceFigures, Figures};
 pub use open::OpenError;
+pub(crate) use open::read_header;
 
 use crate::clean::Clean;
 use crate::format::{ShardPlace, Totals};
@@ -70,8 +71,13 @@ use thiserror::Error;
 pub struct Options {
     /// Most data of a batch that is written in its log record.
     pub inline_bytes_max: usize,
+    /// Writes of at most so many bytes have their data in the log record, whatever else is in the batch. `None`: the batch
+    /// decides as a whole. For a rotating disk, on which each write elsewhere costs a seek.
+    pub deferred_write_bytes_max: Option<usize>,
     /// Deferred data above which it is written to its blocks.
     pub deferred_bytes_max: u64,
+    /// Blocks of one write of deferred data, and of all such writes in flight.
+    pub place_blocks_max: u64,
     /// Bytes of log entries at which a batch takes no further transactions.
     pub batch_bytes_max: usize,
     /// Log length at which a checkpoint begins, unless half of the ring is less. It bounds the time and memory of recovery.
@@ -100,7 +106,9 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             inline_bytes_max: 64 << 10,
+            deferred_write_bytes_max: None,
             deferred_bytes_max: 16 << 20,
+            place_blocks_max: 64,
             batch_bytes_max: 4 << 20,
             log_bytes_max: 256 << 20,
             recent_bytes_max: 8 << 20,
@@ -112,6 +120,19 @@ impl Default for Options {
             first_fit: false,
             manifest_in_pieces: false,
             index: index::Options::default(),
+        }
+    }
+}
+
+impl Options {
+    /// Options for a store whose data is on a rotating disk. Writes of up to `deferred_bytes` bytes go into the log; much of
+    /// them gathers before it is placed, in block order and in long requests. Longer writes go straight to their blocks.
+    pub fn for_rotating_disk(deferred_bytes: usize) -> Options {
+        Options {
+            deferred_write_bytes_max: Some(deferred_bytes),
+            deferred_bytes_max: 64 << 20,
+            place_blocks_max: 256,
+            ..Options::default()
         }
     }
 }
@@ -347,6 +368,16 @@ impl Shard {
                     || self.waits_for_others())
     }
 
+    /// True if nothing of the shard is on a db device that is left, and that is durable.
+    pub fn has_left_db(&self) -> bool {
+        self.space.has_left_db() && self.has_settled_leases()
+    }
+
+    /// Bytes of tables on the main device, and on the db device.
+    pub fn table_bytes(&self) -> [u64; 2] {
+        self.space.index_bytes()
+    }
+
     /// Headers and log on the device.
     pub fn place(&self) -> ShardPlace {
         self.pool.superblock().shards[self.number]
@@ -432,6 +463,7 @@ impl ObjectStore for Shard {
         let space = &self.space;
         // The space of replaced tables is available: a manifest frees it on demand.
         let replaced = self.index.replaced_bytes() / block;
+        let figures = self.device_figures();
         Usage {
             total: self.space.blocks() * block,
             available: space.available_blocks(replaced) * block,
@@ -440,6 +472,9 @@ impl ObjectStore for Shard {
             data: self.totals.data_bytes,
             omap: self.totals.omap_bytes,
             metadata: self.index.device_bytes(),
+            db_total: figures.db_total,
+            db_used: figures.db_used,
+            spilled: figures.spilled,
         }
     }
 

@@ -10,10 +10,11 @@ use super::commit::Log;
 use super::leases::Leases;
 use super::patching::Patching;
 use super::{Options, Shard};
+use crate::attach::FurtherError;
 use crate::blocking::Blocking;
 use crate::checksum::crc32c;
 use crate::clean::Clean;
-use crate::format::{Header, KeyHolder, ManifestPlace, ShardPlace, SuperblockError};
+use crate::format::{DeviceRole, Header, KeyHolder, ManifestPlace, ShardPlace, SuperblockError};
 use crate::index::{Bad, Get, Holes, Index, Limit, LogMark, Scan, Ticket};
 use crate::io::{Io, IoCompletion, Owner};
 use crate::log::{Entries, Entry, Mark, PatchError, Record, Replay, ReplayError, patched};
@@ -42,6 +43,8 @@ pub enum OpenError {
     Superblock(#[from] SuperblockError),
     #[error("the store has {0} shards")]
     NoSuchShard(usize),
+    #[error("the store's {role} device: {why}")]
+    Further { role: DeviceRole, why: FurtherError },
     #[error("both headers of the shard are damaged")]
     Headers,
     #[error("the shard's header has version {0}, of a newer release: open the store with that release")]
@@ -121,6 +124,9 @@ impl Shard {
         let log = place.log;
         let mut space = Space::new(pool.map().clone(), superblock.reserve_blocks(shard));
         space.set_first_fit(options.first_fit);
+        if pool.leaves_db() {
+            space.leave_db();
+        }
         let index = match &header.manifest {
             Some(place) => {
                 let blob = read_manifest(&mut blocking, &space, place);
@@ -154,7 +160,7 @@ impl Shard {
 }
 
 /// The newer complete header. Each slot is read by a request of its own, and one is enough.
-fn read_header(
+pub(crate) fn read_header(
     blocking: &mut Blocking<'_>,
     place: &ShardPlace,
     shard_identity: u64,

@@ -10,11 +10,6 @@ use crate::staged::Stage;
 use codec::Rope;
 use device::{DeviceError, Durability};
 
-/// Blocks of one write.
-const WRITE_BLOCKS_MAX: u64 = 64;
-/// Blocks of all writes in flight.
-const IN_FLIGHT_BLOCKS_MAX: u64 = 64;
-
 #[derive(Default)]
 pub(super) struct Placement {
     /// Batches up to this one are to be placed; 0: none.
@@ -39,7 +34,7 @@ impl Shard {
 
     /// Continues the pass with as many writes as may be in flight.
     pub(super) fn place_some(&mut self) {
-        while self.placement.mark > 0 && self.placement.in_flight_blocks < IN_FLIGHT_BLOCKS_MAX {
+        while self.placement.mark > 0 && self.placement.in_flight_blocks < self.options.place_blocks_max {
             if let Some((whole, data, runs)) = self.next_placement() {
                 self.write_placement(whole, data, runs);
             } else if self.placement.next_block > 0 {
@@ -54,7 +49,7 @@ impl Shard {
     /// Neighbouring deferred runs from the pass's place on.
     fn next_placement(&self) -> Option<(Run, Rope, Vec<u64>)> {
         let Placement { mark, next_block, in_flight_blocks } = self.placement;
-        let blocks_max = WRITE_BLOCKS_MAX.min(IN_FLIGHT_BLOCKS_MAX - in_flight_blocks);
+        let blocks_max = self.options.place_blocks_max - in_flight_blocks;
         let deferred = self.staged.from(next_block);
         let mut due = deferred.filter(|(_, run)| run.stage == Stage::Deferred && run.batch <= mark);
         let (start, first) = due.next()?;

@@ -15,11 +15,14 @@
 //! open. Data leaves single blocks free, and tables need runs. When the index has no run in its own zones, and no zone is
 //! empty, it takes runs in zones of data.
 //!
+//! Zones of a db device are for the index alone: see [`db`].
+//!
 //! Free blocks may be discarded; they are not free meanwhile. No further rule is needed: the next batch may overwrite a free
 //! block before it is durable, so no state after a crash needs its contents, and a discard changes no more than such a
 //! write.
 
 mod bitmap;
+mod db;
 mod discards;
 mod lease;
 mod pool;
@@ -32,6 +35,7 @@ mod zone;
 mod zone_map;
 
 pub use bitmap::Bitmap;
+pub use db::Tier;
 pub use lease::{lease_bits, lease_record};
 pub use pool::{LeaseConflict, Pool, Waker};
 pub use run::Run;
@@ -39,6 +43,7 @@ pub use zone_map::{ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZoneId, ZoneMap};
 
 use crate::index::{Purpose, TakeSpace};
 use crate::planted::{self, PlantedBug};
+use db::Db;
 use discards::Discards;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,6 +61,9 @@ const SPREAD_PART_CLASSES: usize = 2;
 const PIECE_BLOCKS_MIN: u64 = 16;
 /// Blocks of the longest run that the index takes in a zone of data while its own zones have as many free blocks.
 const SPILL_BLOCKS_MAX: u64 = 8;
+/// A run that the db device does not have is divided, rather than taken on the main device, if the db device has so many times
+/// its blocks.
+const SHORTER_RUNS: u64 = 4;
 
 /// Bounds of the reserve, a 50th of the shard's equal share of the device, which data does not get: deletes need tables, and
 /// tables need room. Merges leave half of it to flushes, and flushes leave an eighth to manifests, which free replaced
@@ -65,7 +73,7 @@ const RESERVE_BLOCKS_MIN: u64 = 256;
 const RESERVE_BLOCKS_MAX: u64 = 1 << 18;
 
 /// Empty zones that a shard keeps beside its reserve, so that no write waits for a lease.
-const LEASED_AHEAD: u64 = 1;
+pub const LEASED_AHEAD: u64 = 1;
 /// Empty zones beside the reserve at which some are given back.
 const GIVEN_BACK_AT: u64 = 3;
 
@@ -80,6 +88,7 @@ pub struct Space {
     filling: Option<(ZoneId, u64)>,
     spreading: Option<(ZoneId, u64)>,
     indexing: Option<(ZoneId, u64)>,
+    db: Db,
     /// Zones whose records in the index are older than `stored`.
     dirty: BTreeSet<ZoneId>,
     /// Of those, the zones that the checkpoint in progress writes.
@@ -133,6 +142,7 @@ impl Space {
             filling: None,
             spreading: None,
             indexing: None,
+            db: Db::default(),
             dirty: BTreeSet::new(),
             settling: BTreeSet::new(),
             released: VecDeque::new(),
@@ -176,7 +186,8 @@ impl Space {
         if zone.is_empty() {
             zone.is_for = ZoneUse::Empty;
         }
-        self.summary.change(id, before, Standing::of(zone));
+        let after = Standing::of(zone);
+        self.summary_mut(self.tier_of(id)).change(id, before, after);
         out
     }
 
@@ -185,9 +196,9 @@ impl Space {
     /// Adds a zone whose lease is durable.
     pub fn add_zone(&mut self, id: ZoneId) {
         let run = self.map.run(id).expect("the pool has zones of the map");
-        self.blocks += run.len;
+        self.count_zone(id, run.len, true);
         let zone = Zone::new(run);
-        self.summary.add(id, Standing::of(&zone));
+        self.summary_mut(self.tier_of(id)).add(id, Standing::of(&zone));
         let old = self.zones.insert(id, zone);
         assert!(old.is_none(), "zone {id} is leased twice");
         (self.short_by, self.index_is_short) = (0, false);
@@ -197,10 +208,19 @@ impl Space {
     pub fn remove_zone(&mut self, id: ZoneId) {
         let zone = self.zones.remove(&id).expect("a leased zone");
         assert!(zone.is_empty(), "zone {id} is in use");
-        self.blocks -= zone.run.len;
-        self.summary.remove(id, Standing::of(&zone));
+        self.count_zone(id, zone.run.len, false);
+        self.summary_mut(self.tier_of(id)).remove(id, Standing::of(&zone));
         self.dirty.remove(&id);
         self.settling.remove(&id);
+    }
+
+    /// Counts the blocks of a zone that is leased or not any more.
+    fn count_zone(&mut self, id: ZoneId, blocks: u64, is_leased: bool) {
+        for count in
+            [Some(&mut self.blocks), self.map.is_db(id).then_some(&mut self.db.blocks)].into_iter().flatten()
+        {
+            *count = if is_leased { *count + blocks } else { *count - blocks };
+        }
     }
 
     /// Leased zones.
@@ -218,29 +238,45 @@ impl Space {
         self.short_by = 0;
     }
 
-    /// Number of zones to lease, and true if work waits for them. `arriving`: zones whose lease is not durable yet.
+    /// Number of zones of the main device to lease, and true if work waits for them. `arriving`: zones whose lease is not
+    /// durable yet. While the pool has zones of a db device, those are for the index and the reserve.
     pub fn zones_wanted(&self, arriving: u64) -> (u64, bool) {
-        let (lacking, spare) = self.spare_zones(arriving);
+        let (lacking, beyond) = self.beyond_reserve(arriving);
+        let spare = beyond.min(self.summary.empty().len() as u64 + arriving);
         let for_data = self.short_by.div_ceil(self.zone_blocks());
-        let for_index = self.index_is_short as u64;
+        let (lacking, for_index) = match self.db_has_more() {
+            true => (0, 0),
+            false => (lacking, self.index_is_short as u64),
+        };
         let wanted = lacking + (LEASED_AHEAD + for_data + for_index).saturating_sub(spare);
         (wanted, lacking + for_data + for_index > 0)
     }
 
-    /// Zones that the reserve lacks, and empty zones that it does not need.
-    fn spare_zones(&self, arriving: u64) -> (u64, u64) {
+    /// Number of zones of the db device to lease, and true if work waits for them. `arriving`: as in
+    /// [`Space::zones_wanted`].
+    pub fn db_zones_wanted(&self, arriving: u64) -> (u64, bool) {
+        let (lacking, beyond) = self.beyond_reserve(arriving);
+        self.db_zones_wanted_of(lacking, beyond)
+    }
+
+    /// Zones that the reserve lacks, and zones beyond the reserve.
+    fn beyond_reserve(&self, arriving: u64) -> (u64, u64) {
         let size = self.zone_blocks();
-        let have = self.summary.free_index() + self.summary.free_empty() + arriving * size;
-        let lacking = self.reserve.saturating_sub(have).div_ceil(size);
-        let spare = have.saturating_sub(self.reserve) / size;
-        (lacking, spare.min(self.summary.empty().len() as u64 + arriving))
+        let have =
+            self.summary.free_index() + self.summary.free_empty() + arriving * size + self.db_free_soon();
+        (self.reserve.saturating_sub(have).div_ceil(size), have.saturating_sub(self.reserve) / size)
+    }
+
+    /// Empty zones of the main device that the reserve does not need.
+    fn spare_zones(&self) -> u64 {
+        self.beyond_reserve(0).1.min(self.summary.empty().len() as u64)
     }
 
     /// Empty zones that could be given back for another shard.
     pub fn zones_to_spare(&self) -> u64 {
         match self.short_by > 0 || self.index_is_short {
             true => 0,
-            false => self.spare_zones(0).1,
+            false => self.spare_zones(),
         }
     }
 
@@ -249,15 +285,19 @@ impl Space {
         if self.short_by > 0 || self.index_is_short {
             return Vec::new();
         }
-        let (_, spare) = self.spare_zones(0);
+        let spare = self.spare_zones();
         let kept = match others_wait {
             true => 0,
-            false if spare < GIVEN_BACK_AT => return Vec::new(),
+            false if spare < GIVEN_BACK_AT => spare,
             false => LEASED_AHEAD,
         };
         let may_go = |id: &&ZoneId| self.zones[*id].is_empty() && !self.discards.contains_key(id);
         let count = (spare.saturating_sub(kept) as usize).min(max);
-        self.summary.empty().iter().rev().filter(may_go).take(count).copied().collect()
+        let mut zones: Vec<ZoneId> =
+            self.summary.empty().iter().rev().filter(may_go).take(count).copied().collect();
+        let beyond = self.beyond_reserve(0).1.saturating_sub(zones.len() as u64);
+        zones.append(&mut self.db_zones_to_give_back(beyond, max - zones.len()));
+        zones
     }
 
     // ---- Figures
@@ -267,9 +307,9 @@ impl Space {
         self.blocks
     }
 
-    /// Number of free blocks in leased zones, with the reserve.
+    /// Number of free blocks in leased zones, with the reserve; without a db device that is left.
     pub fn free_blocks(&self) -> u64 {
-        self.summary.free_data() + self.summary.free_index() + self.summary.free_empty()
+        self.summary.free_data() + self.summary.free_index() + self.summary.free_empty() + self.db_free()
     }
 
     /// Number of released blocks that are not free yet.
@@ -387,32 +427,32 @@ impl Space {
     fn fillable(&mut self, blocks: u64) -> Option<ZoneId> {
         let sure = sure_class(blocks);
         let preferred = sure.max(FILL_CLASS_MIN);
-        self.of_classes(ZoneUse::Data, preferred..CLASSES, blocks)
+        self.of_classes((Tier::Main, ZoneUse::Data), preferred..CLASSES, blocks)
             .or_else(|| self.empty_for_data(blocks))
-            .or_else(|| self.of_classes(ZoneUse::Data, sure..preferred, blocks))
-            .or_else(|| self.of_unsure(ZoneUse::Data, blocks))
+            .or_else(|| self.of_classes((Tier::Main, ZoneUse::Data), sure..preferred, blocks))
+            .or_else(|| self.of_unsure((Tier::Main, ZoneUse::Data), blocks))
     }
 
     /// A zone of data with much room, an empty zone, or the zone of data with the longest run.
     fn emptiest(&mut self, blocks: u64) -> Option<ZoneId> {
         let sure = sure_class(blocks);
         let roomy = sure.max((self.zone_blocks().ilog2() as usize).saturating_sub(SPREAD_PART_CLASSES));
-        self.of_classes(ZoneUse::Data, (roomy..CLASSES).rev(), blocks)
+        self.of_classes((Tier::Main, ZoneUse::Data), (roomy..CLASSES).rev(), blocks)
             .or_else(|| self.empty_for_data(blocks))
-            .or_else(|| self.of_classes(ZoneUse::Data, (sure..roomy).rev(), blocks))
-            .or_else(|| self.of_unsure(ZoneUse::Data, blocks))
+            .or_else(|| self.of_classes((Tier::Main, ZoneUse::Data), (sure..roomy).rev(), blocks))
+            .or_else(|| self.of_unsure((Tier::Main, ZoneUse::Data), blocks))
     }
 
     /// A zone with a run of `blocks` blocks, from the first of these classes that has one. Each zone whose run proves shorter
     /// goes down to the class of its run, so a zone is read once per change.
     fn of_classes(
         &mut self,
-        is_for: ZoneUse,
+        (tier, is_for): (Tier, ZoneUse),
         classes: impl Iterator<Item = usize>,
         blocks: u64,
     ) -> Option<ZoneId> {
         for class in classes {
-            while let Some(id) = self.summary.class(is_for, class).first().copied() {
+            while let Some(id) = self.summary_of(tier).class(is_for, class).first().copied() {
                 if self.change(id, Zone::longest) >= blocks {
                     return Some(id);
                 }
@@ -421,20 +461,20 @@ impl Space {
         None
     }
 
-    fn of_unsure(&mut self, is_for: ZoneUse, blocks: u64) -> Option<ZoneId> {
-        let tried = self.summary.unsure(is_for, blocks);
+    fn of_unsure(&mut self, (tier, is_for): (Tier, ZoneUse), blocks: u64) -> Option<ZoneId> {
+        let tried = self.summary_of(tier).unsure(is_for, blocks);
         tried.into_iter().find(|id| self.change(*id, Zone::longest) >= blocks)
     }
 
     /// An empty zone for data, if those that are left hold the reserve.
     fn empty_for_data(&mut self, blocks: u64) -> Option<ZoneId> {
-        let kept = self.summary.free_index() + self.summary.free_empty();
-        self.empty(blocks).filter(|id| kept - self.zones[id].free_blocks() >= self.reserve)
+        let kept = self.summary.free_index() + self.summary.free_empty() + self.db_free();
+        self.empty(Tier::Main, blocks).filter(|id| kept - self.zones[id].free_blocks() >= self.reserve)
     }
 
     /// The first empty zone with a run of `blocks` blocks. Parts of an empty zone may be being discarded.
-    fn empty(&mut self, blocks: u64) -> Option<ZoneId> {
-        let tried: SmallVec<[ZoneId; 4]> = self.summary.empty().iter().copied().take(4).collect();
+    fn empty(&mut self, tier: Tier, blocks: u64) -> Option<ZoneId> {
+        let tried: SmallVec<[ZoneId; 4]> = self.summary_of(tier).empty().iter().copied().take(4).collect();
         tried.into_iter().find(|id| self.change(*id, Zone::longest) >= blocks)
     }
 
@@ -442,7 +482,7 @@ impl Space {
     /// `index_blocks`: blocks of replaced tables, which a manifest frees on demand.
     pub fn available_blocks(&self, index_blocks: u64) -> u64 {
         let size = self.zone_blocks();
-        let kept = self.summary.free_index() + self.summary.free_empty() + index_blocks;
+        let kept = self.summary.free_index() + self.summary.free_empty() + self.db_free() + index_blocks;
         let spare = kept.saturating_sub(self.reserve).min(self.summary.free_empty()) / size * size;
         let pending = self.released_blocks + self.discarding_blocks;
         let of_data = self.summary.free_data() + pending + spare;
@@ -563,7 +603,13 @@ impl Space {
         let of = |is_for| {
             (0..CLASSES).rev().flat_map(move |class| self.summary.class(is_for, class).iter().copied())
         };
-        let ids = of(ZoneUse::Index).chain(self.summary.empty().iter().copied()).chain(of(ZoneUse::Data));
+        let db = self.db_is_open().then_some(&self.db.summary).into_iter();
+        let of_db = db.flat_map(|db| {
+            let used = (0..CLASSES).rev().flat_map(|class| db.class(ZoneUse::Index, class));
+            used.chain(db.empty()).copied()
+        });
+        let of_main = of(ZoneUse::Index).chain(self.summary.empty().iter().copied()).chain(of(ZoneUse::Data));
+        let ids = of_db.chain(of_main);
         let mut runs: Vec<Run> = Vec::new();
         for id in ids {
             let (zone, mut at, mut found) = (&self.zones[&id], 0, 0);
@@ -586,17 +632,32 @@ impl Space {
 
     // ---- The index
 
-    /// A free run in a zone of the index, in an empty zone, or in a zone of data.
+    /// A free run in a zone of the db device, in a zone of the index, in an empty zone, or in a zone of data.
     fn find_for_index(&mut self, blocks: u64) -> Option<(ZoneId, Run)> {
+        if let Some(found) = self.find_on_db(blocks) {
+            return Some(found);
+        }
+        // Shorter runs on the db device come before the main device.
+        if blocks > SPILL_BLOCKS_MAX && self.db_free() >= blocks * SHORTER_RUNS {
+            return None;
+        }
+        self.find_on_main(blocks)
+    }
+
+    fn find_on_main(&mut self, blocks: u64) -> Option<(ZoneId, Run)> {
         if let Some(found) = self.find_behind(self.indexing, ZoneUse::Index, blocks) {
             return Some(found);
         }
-        let id = self
-            .of_classes(ZoneUse::Index, sure_class(blocks)..CLASSES, blocks)
-            .or_else(|| self.of_unsure(ZoneUse::Index, blocks))
-            .or_else(|| self.empty(blocks))
-            .or_else(|| self.spilled(blocks))?;
+        let id = self.of_index(Tier::Main, blocks).or_else(|| self.spilled(blocks))?;
         self.find_from_start(id, blocks)
+    }
+
+    /// A zone of the index, or an empty one.
+    fn of_index(&mut self, tier: Tier, blocks: u64) -> Option<ZoneId> {
+        let of = (tier, ZoneUse::Index);
+        self.of_classes(of, sure_class(blocks)..CLASSES, blocks)
+            .or_else(|| self.of_unsure(of, blocks))
+            .or_else(|| self.empty(tier, blocks))
     }
 
     /// A zone of data for the index. Long runs are divided first: the index's own zones have as many blocks.
@@ -604,11 +665,12 @@ impl Space {
         if blocks > SPILL_BLOCKS_MAX && self.summary.free_index() >= blocks {
             return None;
         }
-        self.of_classes(ZoneUse::Data, (sure_class(blocks)..CLASSES).rev(), blocks)
-            .or_else(|| self.of_unsure(ZoneUse::Data, blocks))
+        self.of_classes((Tier::Main, ZoneUse::Data), (sure_class(blocks)..CLASSES).rev(), blocks)
+            .or_else(|| self.of_unsure((Tier::Main, ZoneUse::Data), blocks))
     }
 
     fn occupy_for_index(&mut self, id: ZoneId, run: Run) -> u64 {
+        self.count_index(id, run.len, true);
         self.change(id, |zone| {
             if zone.is_for == ZoneUse::Empty {
                 zone.is_for = ZoneUse::Index;
@@ -674,27 +736,41 @@ impl TakeSpace for Space {
         let blocks = Run::of_bytes(0, len).len;
         let left = match purpose {
             Purpose::Merge => self.reserve / 2,
-            Purpose::Flush => self.reserve / 8,
+            Purpose::Flush | Purpose::BringHome => self.reserve / 8,
         };
-        if self.free_blocks() < blocks + left {
-            self.index_is_short = true;
-            return None;
-        }
-        let Some((id, run)) = self.find_for_index(blocks) else {
-            self.index_is_short = true;
+        let found = match purpose {
+            _ if self.free_blocks() < blocks + left => None,
+            Purpose::Merge | Purpose::Flush => self.find_for_index(blocks),
+            Purpose::BringHome if self.db_is_open() => self.find_on_db(blocks),
+            Purpose::BringHome => self.find_on_main(blocks),
+        };
+        let Some((id, run)) = found else {
+            self.index_is_short |= purpose != Purpose::BringHome;
             return None;
         };
         self.index_is_short = false;
         self.occupy_for_index(id, run);
         if self.zones[&id].is_for == ZoneUse::Index {
-            self.indexing = Some((id, run.end()));
+            match self.tier_of(id) {
+                Tier::Main => self.indexing = Some((id, run.end())),
+                Tier::Db => self.db.indexing = Some((id, run.end())),
+            }
         }
         Some(run.offset())
     }
 
     fn give_back(&mut self, offset: u64, len: u64) {
         for (id, part) in self.own_parts(Run::of_bytes(offset, len)) {
+            self.count_index(id, part.len, false);
             self.free(id, part);
         }
+    }
+
+    fn is_home(&self, unit: u64) -> bool {
+        self.is_table_home(unit)
+    }
+
+    fn may_bring_home(&mut self, len: u64) -> bool {
+        Space::may_bring_home(self, Run::of_bytes(0, len).len)
     }
 }

@@ -10,6 +10,7 @@ use crate::format::Superblock;
 use device::BlockDevice;
 use device::encrypted::{DataKey, Encrypted};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
@@ -33,6 +34,9 @@ pub struct Pool {
     leases: Mutex<Leases>,
     /// Copies of figures behind the lock, for readers of statistics.
     free_blocks: AtomicU64,
+    free_of_db: AtomicU64,
+    /// The db device is to be taken away: its zones are not leased.
+    leaves_db: bool,
     /// A shard found no zone; the others keep no empty ones.
     is_short: AtomicBool,
     /// Zones that each shard could give back now, or is giving back.
@@ -48,12 +52,23 @@ struct Leases {
     /// Owners of zones that are not free.
     owners: BTreeMap<ZoneId, usize>,
     free: BTreeSet<ZoneId>,
+    /// Blocks of free zones of the main device.
     free_blocks: u64,
+    /// Number of free zones of the db device.
+    free_of_db: u64,
     reported: BTreeSet<usize>,
     /// All shards have reported.
     is_open: bool,
     /// It never opens: an inspection changes no lease.
     stays_shut: bool,
+}
+
+/// Purpose of a pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    Use,
+    Inspection,
+    LeavingDb,
 }
 
 impl Pool {
@@ -63,7 +78,7 @@ impl Pool {
     }
 
     pub(crate) fn with_key(superblock: Superblock, key: Option<DataKey>) -> Arc<Pool> {
-        Pool::with(superblock, key, false)
+        Pool::with(superblock, key, Opening::Use)
     }
 
     /// The data key of an encrypted store.
@@ -73,15 +88,24 @@ impl Pool {
 
     /// A pool of the same store, with this superblock, to which no shard has reported leases.
     pub fn anew(&self, superblock: Superblock) -> Arc<Pool> {
-        Pool::with(superblock, self.key.clone(), false)
+        Pool::with(superblock, self.key.clone(), Opening::Use)
     }
 
     /// A pool of the same store that compares leases and grants none.
     pub fn for_inspection(&self) -> Arc<Pool> {
-        Pool::with(self.superblock.clone(), self.key.clone(), true)
+        Pool::with(self.superblock.clone(), self.key.clone(), Opening::Inspection)
     }
 
-    fn with(superblock: Superblock, key: Option<DataKey>, stays_shut: bool) -> Arc<Pool> {
+    /// A pool of the same store that takes the index away from its db device.
+    pub fn leaving_db(&self) -> Arc<Pool> {
+        Pool::with(self.superblock.clone(), self.key.clone(), Opening::LeavingDb)
+    }
+
+    pub(crate) fn leaves_db(&self) -> bool {
+        self.leaves_db
+    }
+
+    fn with(superblock: Superblock, key: Option<DataKey>, opening: Opening) -> Arc<Pool> {
         let map = Arc::new(superblock.zone_map());
         let mut free: BTreeSet<ZoneId> = (0..map.count()).collect();
         // Headers and logs of shards may lie within areas: their zones are no shard's.
@@ -91,14 +115,19 @@ impl Pool {
                 free.remove(&zone);
             }
         }
-        let free_blocks = free.iter().map(|zone| map.blocks_of(*zone)).sum();
+        let leaves_db = opening == Opening::LeavingDb;
+        free.retain(|zone| !leaves_db || !map.is_db(*zone));
+        let of_main = free.iter().filter(|zone| !map.is_db(**zone));
+        let free_blocks = of_main.map(|zone| map.blocks_of(*zone)).sum();
+        let free_of_db = free.iter().filter(|zone| map.is_db(**zone)).count() as u64;
         let leases = Leases {
             owners: BTreeMap::new(),
             free,
             free_blocks,
+            free_of_db,
             reported: BTreeSet::new(),
             is_open: false,
-            stays_shut,
+            stays_shut: opening == Opening::Inspection,
         };
         let spare = superblock.shards.iter().map(|_| AtomicU64::new(0)).collect();
         Arc::new(Pool {
@@ -109,6 +138,8 @@ impl Pool {
             wakers: Mutex::default(),
             leases: Mutex::new(leases),
             free_blocks: AtomicU64::new(0),
+            free_of_db: AtomicU64::new(0),
+            leaves_db,
             is_short: AtomicBool::new(false),
         })
     }
@@ -125,13 +156,29 @@ impl Pool {
         }
     }
 
+    /// As [`Pool::decrypting`], of a device that is lent.
+    pub(crate) fn decrypting_borrowed<'a>(
+        &self,
+        device: &'a mut dyn BlockDevice,
+    ) -> Box<dyn BlockDevice + 'a> {
+        match &self.key {
+            Some(key) => Box::new(Encrypted::new(device, key)),
+            None => Box::new(device),
+        }
+    }
+
     pub(crate) fn map(&self) -> &Arc<ZoneMap> {
         &self.map
     }
 
-    /// Free blocks that any shard may lease; 0 until all shards have reported.
+    /// Free blocks of the main device that any shard may lease; 0 until all shards have reported.
     pub fn free_blocks(&self) -> u64 {
         self.free_blocks.load(Ordering::Relaxed)
+    }
+
+    /// True if there are free zones of a db device.
+    pub(crate) fn has_db_zones(&self) -> bool {
+        self.free_of_db.load(Ordering::Relaxed) > 0
     }
 
     /// Takes the leases of a shard that was recovered. Until every shard has reported, the pool grants nothing.
@@ -147,7 +194,7 @@ impl Pool {
                 return Err(LeaseConflict { zone, run, shard, other });
             }
             if leases.free.remove(&zone) {
-                leases.free_blocks -= self.map.blocks_of(zone);
+                self.count_free(leases, zone, false);
             }
         }
         leases.reported.insert(shard);
@@ -156,19 +203,33 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes up to `count` zones for a shard, lowest first. The caller logs the lease before it uses them.
+    /// Takes up to `count` zones of the main device for a shard, lowest first. The caller logs the lease before it uses them.
     pub(crate) fn take(&self, shard: usize, count: usize) -> Vec<ZoneId> {
         let leases = &mut *self.lock();
+        let zones = self.take_of(leases, shard, 0..self.map.db_zones().start, count);
+        if leases.is_open {
+            let is_empty = leases.free_blocks == 0;
+            self.is_short.store(is_empty && zones.len() < count, Ordering::Relaxed);
+        }
+        zones
+    }
+
+    /// Takes up to `count` zones of the db device, as [`Pool::take`] does.
+    pub(crate) fn take_of_db(&self, shard: usize, count: usize) -> Vec<ZoneId> {
+        let leases = &mut *self.lock();
+        self.take_of(leases, shard, self.map.db_zones(), count)
+    }
+
+    fn take_of(&self, leases: &mut Leases, shard: usize, of: Range<ZoneId>, count: usize) -> Vec<ZoneId> {
         if !leases.is_open {
             return Vec::new();
         }
-        let zones: Vec<ZoneId> = leases.free.iter().copied().take(count).collect();
+        let zones: Vec<ZoneId> = leases.free.range(of).copied().take(count).collect();
         for zone in &zones {
             leases.free.remove(zone);
-            leases.free_blocks -= self.map.blocks_of(*zone);
+            self.count_free(leases, *zone, false);
             leases.owners.insert(*zone, shard);
         }
-        self.is_short.store(leases.free.is_empty() && zones.len() < count, Ordering::Relaxed);
         self.publish(leases);
         zones
     }
@@ -178,15 +239,32 @@ impl Pool {
         let leases = &mut *self.lock();
         let owner = leases.owners.remove(&zone);
         assert_eq!(owner, Some(shard), "zone {zone} is given back by shard {shard}");
+        if self.leaves_db && self.map.is_db(zone) {
+            return;
+        }
         leases.free.insert(zone);
-        leases.free_blocks += self.map.blocks_of(zone);
+        self.count_free(leases, zone, true);
         self.publish(leases);
+    }
+
+    /// Counts a zone that is free now, or not any more.
+    fn count_free(&self, leases: &mut Leases, zone: ZoneId, is_free: bool) {
+        let (count, by) = match self.map.is_db(zone) {
+            true => (&mut leases.free_of_db, 1),
+            false => (&mut leases.free_blocks, self.map.blocks_of(zone)),
+        };
+        *count = if is_free { *count + by } else { *count - by };
     }
 
     /// Zones that no shard leases; `None` until all shards have reported.
     pub(crate) fn free_zones(&self) -> Option<BTreeSet<ZoneId>> {
         let leases = self.lock();
         leases.is_open.then(|| leases.free.clone())
+    }
+
+    /// True if a shard leases the zone.
+    pub(crate) fn is_leased(&self, zone: ZoneId) -> bool {
+        self.lock().owners.contains_key(&zone)
     }
 
     /// True if no shard leases the zone.
@@ -232,6 +310,7 @@ impl Pool {
     fn publish(&self, leases: &Leases) {
         let free = if leases.is_open { leases.free_blocks } else { 0 };
         self.free_blocks.store(free, Ordering::Relaxed);
+        self.free_of_db.store(if leases.is_open { leases.free_of_db } else { 0 }, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Leases> {
@@ -256,8 +335,9 @@ mod tests {
             zone_bytes,
             discard: false,
             encryption: None,
+            devices: Vec::new(),
         };
-        Pool::new(Superblock::plan(16 << 20, &options).unwrap())
+        Pool::new(Superblock::plan(16 << 20, &|_| 0, &options).unwrap())
     }
 
     #[test]

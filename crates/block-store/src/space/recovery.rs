@@ -28,7 +28,7 @@ impl Space {
         let Some(run) = self.map.run(id) else { return false };
         if let std::collections::btree_map::Entry::Vacant(vacant) = self.zones.entry(id) {
             vacant.insert(Zone::new(run));
-            self.blocks += run.len;
+            self.count_zone(id, run.len, true);
         }
         true
     }
@@ -38,7 +38,7 @@ impl Space {
         self.presumed.remove(&id);
         self.dirty.remove(&id);
         if let Some(zone) = self.zones.remove(&id) {
-            self.blocks -= zone.run.len;
+            self.count_zone(id, zone.run.len, false);
         }
         self.map.run(id)
     }
@@ -78,10 +78,11 @@ impl Space {
     /// Ends recovery: derives the allocator's state.
     pub fn begin(&mut self) {
         self.presumed.clear();
-        self.summary = Summary::default();
+        (self.summary, self.db.summary) = (Summary::default(), Summary::default());
         for (id, zone) in &mut self.zones {
             zone.occupy_stored();
-            self.summary.add(*id, Standing::of(zone));
+            let summary = if self.map.is_db(*id) { &mut self.db.summary } else { &mut self.summary };
+            summary.add(*id, Standing::of(zone));
         }
     }
 

@@ -265,3 +265,60 @@ fn random_changes_keep_the_summary() {
         }
     }
 }
+
+/// A space with leased zones of the main device, and a pool of further ones and of twenty zones of a db device.
+fn with_db(zones: u32, reserve: u64) -> Space {
+    let areas = [Run::new(100, 60 * ZONE), Run::new((1 << 44) + 7, 20 * ZONE)];
+    let mut space = Space::new(Arc::new(ZoneMap::new(ZONE, areas)), reserve);
+    (0..zones).for_each(|id| space.add_zone(id));
+    space.set_db_outlook(true, 0);
+    space
+}
+
+/// Leases and gives back until nothing is left to do. Returns the leased zones of the main device and of the db device.
+fn at_rest(space: &mut Space) -> (usize, usize) {
+    for _ in 0..200 {
+        let leased: BTreeSet<ZoneId> = space.leases().collect();
+        let free = |of: std::ops::Range<ZoneId>| of.filter(|id| !leased.contains(id)).collect::<Vec<_>>();
+        let (of_main, of_db) = (free(0..60), free(60..80));
+        space.set_db_outlook(!of_db.is_empty(), 0);
+        let (wanted, _) = space.zones_wanted(0);
+        let (db_wanted, _) = space.db_zones_wanted(0);
+        if db_wanted > 0 && !of_db.is_empty() {
+            of_db.into_iter().take(db_wanted as usize).for_each(|id| space.add_zone(id));
+        } else if wanted > 0 && !of_main.is_empty() {
+            of_main.into_iter().take(wanted as usize).for_each(|id| space.add_zone(id));
+        } else {
+            let back = space.zones_to_give_back(false, 16);
+            if back.is_empty() {
+                let of_db = leased.range(60..).count();
+                return (leased.len() - of_db, of_db);
+            }
+            back.into_iter().for_each(|id| space.remove_zone(id));
+        }
+    }
+    panic!("zones are leased and given back for ever");
+}
+
+#[test]
+fn leases_of_two_devices_come_to_rest() {
+    for (zones, reserve_zones) in [(1, 0), (1, 5), (3, 5), (30, 5), (60, 5), (9, 25)] {
+        let mut space = with_db(zones, reserve_zones * ZONE);
+        let (of_main, of_db) = at_rest(&mut space);
+        assert!(of_main >= 1 && of_db >= 1, "{zones}, {reserve_zones}: {of_main}, {of_db}");
+        assert!((of_main + of_db) as u64 > reserve_zones, "the reserve is on either device");
+        assert_eq!(space.take(3).unwrap()[0].start / (1 << 40), 0, "data is on the main device");
+        at_rest(&mut space);
+        // The db device is full: the reserve goes to the main device.
+        while table(&mut space, ZONE, Purpose::Flush).is_some_and(|block| block >= 1 << 44) {
+            at_rest(&mut space);
+        }
+        assert_eq!(space.index_bytes()[1], 20 * ZONE << 12);
+        assert!(space.index_bytes()[0] > 0, "it spilled");
+        at_rest(&mut space);
+        space.leave_db();
+        let (of_main, of_db) = at_rest(&mut space);
+        assert!(of_main as u64 > reserve_zones && of_db == 20, "{of_main}, {of_db}");
+        assert!(!space.has_left_db());
+    }
+}

@@ -1,7 +1,9 @@
 //! The zones of a store: their numbers and their blocks.
 
 use super::Run;
+use device::joined::device_of_block;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Number of a zone, counted over all areas of the store in their order.
 pub type ZoneId = u32;
@@ -18,15 +20,20 @@ pub struct ZoneMap {
     /// Areas with the number of their first zone, ascending in both.
     areas: Vec<(Run, ZoneId)>,
     count: ZoneId,
+    /// First zone of the db device, or `count`. Zones from it on are for the index alone.
+    db_start: ZoneId,
 }
 
 impl ZoneMap {
     /// Areas ascend and are disjoint.
     pub fn new(zone_blocks: u64, areas: impl IntoIterator<Item = Run>) -> ZoneMap {
-        let mut map = ZoneMap { zone_blocks, areas: Vec::new(), count: 0 };
+        let mut map = ZoneMap { zone_blocks, areas: Vec::new(), count: 0, db_start: 0 };
         for area in areas {
             map.areas.push((area, map.count));
             map.count += area.len.div_ceil(zone_blocks) as ZoneId;
+            if device_of_block(area.start) == 0 {
+                map.db_start = map.count;
+            }
         }
         map
     }
@@ -40,13 +47,24 @@ impl ZoneMap {
         self.count
     }
 
+    /// Zones of the db device.
+    pub fn db_zones(&self) -> Range<ZoneId> {
+        self.db_start..self.count
+    }
+
+    /// True for a zone of the db device.
+    #[inline]
+    pub fn is_db(&self, zone: ZoneId) -> bool {
+        zone >= self.db_start
+    }
+
     /// Blocks of all zones.
     pub fn blocks(&self) -> u64 {
         self.areas.iter().map(|(area, _)| area.len).sum()
     }
 
     /// Zones of the area with this place in the superblock's table.
-    pub fn zones_of_area(&self, area: usize) -> std::ops::Range<ZoneId> {
+    pub fn zones_of_area(&self, area: usize) -> Range<ZoneId> {
         let Some((run, first)) = self.areas.get(area) else { return 0..0 };
         *first..*first + run.len.div_ceil(self.zone_blocks) as ZoneId
     }
@@ -111,6 +129,16 @@ mod tests {
             assert_eq!(zone.is_some(), areas.iter().any(|area| area.blocks().contains(&block)), "{block}");
             assert!(zone.is_none_or(|zone| map.run(zone).unwrap().blocks().contains(&block)));
         }
+    }
+
+    #[test]
+    fn zones_of_db_device_follow_those_of_main_device() {
+        let db = 1 << 44;
+        let map = ZoneMap::new(64, [Run::new(10, 150), Run::new(db + 5, 128)]);
+        assert_eq!((map.count(), map.db_zones()), (5, 3..5));
+        assert_eq!((map.zone_of(db + 4), map.zone_of(db + 5), map.zone_of(160)), (None, Some(3), None));
+        assert_eq!([2, 3].map(|zone| map.is_db(zone)), [false, true]);
+        assert_eq!(ZoneMap::new(64, [Run::new(10, 150)]).db_zones(), 3..3);
     }
 
     #[test]

@@ -92,6 +92,10 @@ impl<D: BlockDevice> BlockDevice for Encrypted<D> {
         self.inner.size()
     }
 
+    fn size_of(&self, number: usize) -> Option<u64> {
+        self.inner.size_of(number)
+    }
+
     fn submit(&mut self, token: u64, request: Request) {
         request.check(self.inner.size());
         let request = match request {

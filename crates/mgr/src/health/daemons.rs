@@ -1,4 +1,4 @@
-//! Health of daemons as they report it: slow operations, slow heartbeats, repaired reads.
+//! Health of daemons as they report it: slow operations, slow heartbeats, repaired reads, full db devices.
 
 use super::{Checks, insert};
 use crate::PgMap;
@@ -17,6 +17,7 @@ const REPAIRED_MAX: u64 = 10;
 pub(super) fn check(pg_map: &PgMap, now: UTime, checks: &mut Checks) {
     check_slow_ops(pg_map, checks);
     check_repaired_reads(pg_map, checks);
+    check_spillover(pg_map, checks);
     for network in NETWORKS {
         check_pings(pg_map, network, now, checks);
     }
@@ -49,6 +50,19 @@ fn check_repaired_reads(pg_map: &PgMap, checks: &mut Checks) {
         let count = detail.len() as i64;
         let summary = format!("Too many repaired reads on {count} OSDs");
         insert(checks, "OSD_TOO_MANY_REPAIRS", HealthStatus::WARN, summary, detail, count);
+    }
+}
+
+/// Index tables of OSDs that found no room on their db devices.
+fn check_spillover(pg_map: &PgMap, checks: &mut Checks) {
+    const CODE: &str = "BLUEFS_SPILLOVER";
+    let alerts = pg_map.osds.values().flat_map(|stat| &stat.alerts);
+    let spilled = alerts.filter_map(|(osd, alerts)| Some((osd, alerts.get(CODE)?)));
+    let detail: Vec<String> = spilled.map(|(osd, text)| format!(" osd.{osd} {text}")).collect();
+    if !detail.is_empty() {
+        let count = detail.len() as i64;
+        let summary = format!("{count} OSD(s) experiencing BlueFS spillover");
+        insert(checks, CODE, HealthStatus::WARN, summary, detail, count);
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! - `pg_states`: placement groups that are unavailable, degraded, damaged, or held up by full OSDs.
 //! - `objects`: objects that are unfound, misplaced or damaged.
-//! - `daemons`: slow operations, slow heartbeats, reads that an OSD had to repair.
+//! - `daemons`: slow operations, slow heartbeats, reads that an OSD had to repair, index tables that
+//!   spilled from a db device.
 //! - `pools`: settings of a pool that do not fit each other.
 
 mod daemons;

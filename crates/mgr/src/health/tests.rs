@@ -149,6 +149,20 @@ fn slow_heartbeats_name_both_ends_and_the_trend() {
 }
 
 #[test]
+fn spilled_index_is_told_in_stock_words() {
+    let mut m = pg_map();
+    let text = "spilled over 56 GiB metadata from 'db' device (318 GiB used of 596 GiB) to slow device";
+    let alerts = |osd| [(osd, [("BLUEFS_SPILLOVER".to_owned(), text.to_owned())].into())].into();
+    assert!(!told(&m).contains_key("BLUEFS_SPILLOVER"));
+    for osd in [1, 5] {
+        m.osds.insert(osd, OsdStat { alerts: alerts(osd), ..OsdStat::default() });
+    }
+    let check = &told(&m)["BLUEFS_SPILLOVER"];
+    assert_eq!((check.summary.as_str(), check.count), ("2 OSD(s) experiencing BlueFS spillover", 2));
+    assert_eq!(check.detail, [format!(" osd.1 {text}"), format!(" osd.5 {text}")]);
+}
+
+#[test]
 fn slow_ops_name_at_most_ten_daemons() {
     let mut m = pg_map();
     m.on_slow_ops("osd.1".into(), 2, 31);

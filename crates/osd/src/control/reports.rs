@@ -6,12 +6,13 @@ use super::{Control, Fx, Level};
 use crate::shard;
 use bytes::Bytes;
 use codec::{Encode, Features};
+use command::iec::iec_bytes;
 use command::options::report;
 use machine::net::{NetEffect, Policy};
 use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use store::Compressed;
+use store::{Compressed, Usage};
 use wire::messages::{MLog, MMgrConfigure, MMgrOpen, MOSDForceRecovery, MPGStats, Message, PaxosHeader};
 use wire::types::{
     AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, OsdStat, PgId, PgStat,
@@ -262,8 +263,25 @@ impl Control {
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
             ping_times: self.ping_times(),
+            alerts: self.store_alerts(),
             ..OsdStat::default()
         }
+    }
+
+    /// Stock's warnings of an object store, by OSD and code.
+    fn store_alerts(&self) -> BTreeMap<i32, BTreeMap<String, String>> {
+        let sum = |of: fn(&Usage) -> u64| self.usage.values().map(of).sum::<u64>();
+        let spilled = sum(|usage| usage.spilled);
+        if spilled == 0 || !self.options.warns_on_spillover {
+            return BTreeMap::new();
+        }
+        let text = format!(
+            "spilled over {} metadata from 'db' device ({} used of {}) to slow device",
+            iec_bytes(spilled),
+            iec_bytes(sum(|usage| usage.db_used)),
+            iec_bytes(sum(|usage| usage.db_total))
+        );
+        BTreeMap::from([(self.config.osd.0, BTreeMap::from([("BLUEFS_SPILLOVER".to_owned(), text)]))])
     }
 
     /// The copies here by this OSD's role. Backfill targets outside of the acting set count as strays, as stock counts them.
@@ -433,6 +451,19 @@ mod tests {
 
     fn set_state(control: &mut Control, state: PgState) {
         control.pg_reports.get_mut(&pg(0)).unwrap().status.state = state;
+    }
+
+    #[test]
+    fn spilled_index_is_an_alert_of_the_osd() {
+        let mut control = control();
+        let usage = |spilled| Usage { db_total: 2 << 30, db_used: 1 << 30, spilled, ..Usage::default() };
+        control.usage.insert(CoreId(0), usage(0));
+        assert!(control.osd_stat().alerts.is_empty());
+        control.usage.insert(CoreId(1), Usage { db_total: 0, ..usage(128 << 10) });
+        let text = "spilled over 128 KiB metadata from 'db' device (2 GiB used of 2 GiB) to slow device";
+        assert_eq!(control.osd_stat().alerts[&0]["BLUEFS_SPILLOVER"], text);
+        control.options.warns_on_spillover = false;
+        assert!(control.osd_stat().alerts.is_empty());
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod flushes;
 mod open;
 mod persistence;
 mod ring;
+mod rotation;
+mod sysfs;
 mod threads;
 mod transfer;
 mod waiting;
@@ -23,6 +25,7 @@ mod wake;
 
 pub use open::{Disk, OpenError};
 pub use persistence::{FlushPolicy, Persistence, WriteCache};
+pub use rotation::RotationPolicy;
 pub use wake::Wake;
 
 use blocking::Blocking;
@@ -80,20 +83,28 @@ enum Transport {
 impl Disk {
     /// A queue for the calling thread: io_uring where the system allows it, threads elsewhere.
     pub fn queue(&self) -> io::Result<Queue> {
+        self.queue_with(Wake::new()?)
+    }
+
+    /// A queue as [`Disk::queue`], which signals `wake`: several queues of a thread may share one.
+    pub fn queue_with(&self, wake: Wake) -> io::Result<Queue> {
         if std::env::var_os(NO_RING_VARIABLE).is_some() {
-            return self.queue_by(Method::Threads);
+            return self.queue_through(Method::Threads, wake);
         }
-        match self.queue_by(Method::Ring) {
+        match self.queue_through(Method::Ring, wake.clone()) {
             Err(error) => {
                 tracing::info!("{}: io_uring is not available ({error}): using threads", self.path.display());
-                self.queue_by(Method::Threads)
+                self.queue_through(Method::Threads, wake)
             }
             ring => ring,
         }
     }
 
     pub fn queue_by(&self, method: Method) -> io::Result<Queue> {
-        let wake = Wake::new()?;
+        self.queue_through(method, Wake::new()?)
+    }
+
+    fn queue_through(&self, method: Method, wake: Wake) -> io::Result<Queue> {
         let disk = self.for_queue()?;
         let transport = match method {
             Method::Ring => {

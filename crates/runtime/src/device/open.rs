@@ -2,6 +2,7 @@
 
 use super::flushes::Flushes;
 use super::persistence::{FlushPolicy, Persistence, WriteCache};
+use super::rotation::{self, RotationPolicy};
 use device::BLOCK;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -28,6 +29,7 @@ pub struct Disk {
     /// Alignment of memory that the disk needs.
     pub(super) alignment: usize,
     write_cache: WriteCache,
+    is_rotational: bool,
     pub(super) persistence: Persistence,
     pub(super) flushes: Arc<Flushes>,
     /// Queues that flush at the same time share flushes.
@@ -89,6 +91,7 @@ impl Disk {
         }
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
         let write_cache = WriteCache::of(&file, is_block_device);
+        let is_rotational = rotation::rotates(&file, is_block_device);
         let file = Arc::new(file);
         let lock = file.clone();
         Ok(Disk {
@@ -101,6 +104,7 @@ impl Disk {
             is_direct,
             alignment,
             write_cache,
+            is_rotational,
             persistence: Persistence::choose(write_cache, is_block_device, is_direct, FlushPolicy::Auto),
             flushes: Arc::new(Flushes::of(lock)),
             shares_flushes: false,
@@ -160,6 +164,11 @@ impl Disk {
         self.write_cache
     }
 
+    /// True if long requests and short distances between them pay.
+    pub fn is_rotational(&self) -> bool {
+        self.is_rotational
+    }
+
     pub fn shares_flushes(&self) -> bool {
         self.shares_flushes
     }
@@ -172,6 +181,11 @@ impl Disk {
     pub fn with_flush_policy(self, policy: FlushPolicy) -> Disk {
         let persistence = Persistence::choose(self.write_cache, self.is_block_device, self.is_direct, policy);
         Disk { persistence, shares_flushes: policy == FlushPolicy::Shared, ..self }
+    }
+
+    /// Takes the operator's word on whether the disk rotates.
+    pub fn with_rotation_policy(self, policy: RotationPolicy) -> Disk {
+        Disk { is_rotational: policy.choose(self.is_rotational), ..self }
     }
 
     /// Overrides how writes become durable, to measure and test each way.

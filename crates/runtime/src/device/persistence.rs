@@ -4,9 +4,9 @@
 //! disk, its VWC bit). The operator may override the answer. A file always needs its file system's metadata flushed, so only
 //! a block device may go without.
 
+use super::sysfs;
 use std::fmt;
-use std::fs::{File, read_to_string};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
 use std::str::FromStr;
 
 /// Write cache of a disk, as the kernel describes it.
@@ -63,14 +63,7 @@ impl FromStr for FlushPolicy {
 impl WriteCache {
     /// The cache of a block device, or of the disk that a file's file system is on.
     pub(super) fn of(file: &File, is_block_device: bool) -> WriteCache {
-        let Ok(metadata) = file.metadata() else { return WriteCache::Unknown };
-        let device = if is_block_device { metadata.rdev() } else { metadata.dev() };
-        let directory = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
-        // A partition has the queue of its disk.
-        let setting = |name: &str| {
-            let read = |queue: &str| read_to_string(format!("{directory}/{queue}/{name}"));
-            read("queue").or_else(|_| read("../queue")).ok()
-        };
+        let setting = |name: &str| sysfs::queue_setting(file, is_block_device, name);
         WriteCache::of_settings(setting("write_cache").as_deref(), setting("fua").as_deref())
     }
 

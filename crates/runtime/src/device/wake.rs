@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Wake(Arc<OwnedFd>);
 
 impl Wake {
-    pub(super) fn new() -> io::Result<Wake> {
+    pub fn new() -> io::Result<Wake> {
         Ok(Wake(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 

@@ -68,6 +68,7 @@ pub fn format(disk: &Disk, method: Method, log_bytes: u64, identity: u8) {
         shards: 1,
         discard: false,
         encryption: None,
+        devices: Vec::new(),
         log_bytes: Some(log_bytes),
         zone_bytes: None,
     };

@@ -64,6 +64,12 @@ pub struct HostArgs {
     /// A blank disk or partition for an OSD; several times for several
     #[arg(long = "device")]
     pub devices: Vec<PathBuf>,
+    /// A faster device for logs and index of the OSD on a --device: the first for the first one, and so on
+    #[arg(long = "db", requires = "devices")]
+    pub dbs: Vec<PathBuf>,
+    /// A faster device for logs alone, in the same way
+    #[arg(long = "wal", requires = "devices")]
+    pub wals: Vec<PathBuf>,
     /// OSDs on files in the directory, to try things
     #[arg(long)]
     pub osds: Option<u32>,
@@ -91,6 +97,8 @@ impl HostArgs {
             addr,
             port: self.port,
             devices: self.devices.clone(),
+            dbs: self.dbs.clone(),
+            wals: self.wals.clone(),
             osds: self.osds,
             size: self.size,
             monitor,

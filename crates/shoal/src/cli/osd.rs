@@ -12,14 +12,16 @@ use crate::daemon::stored_options::{self, Wait};
 use crate::daemon::version;
 use crate::host::addresses::Listening;
 use crate::host::ask::{Question, ask};
-use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
+use crate::host::disk::{self, Device, DiskStore, HowToWrite, Owner};
+use crate::host::making::{Made, Making, NewDevice, make};
 use crate::host::osd::{Mail, OsdRole, Outcome};
 use crate::host::stale_scan::StaleScan;
 use crate::host::store::Store;
+use crate::host::store_devices::{self, StorePaths};
 use crate::host::store_key::OsdKey;
 use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
-use block_store::format::NewKeys;
+use block_store::format::{DeviceRole, NewKeys};
 use command::osd_network;
 use command::perf::Counter;
 use command::restart::{self, Checked};
@@ -27,7 +29,7 @@ use device::encrypted::{DATA_KEY_BYTES, DataKey};
 use machine::{CoreId, Random};
 use osd::control::{Addrs, ControlConfig, VersionText};
 use osd::node::{Budgets, Core, CoreConfig, StoreContents, shards_of};
-use runtime::device::FlushPolicy;
+use runtime::device::{Disk, FlushPolicy};
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
@@ -51,6 +53,8 @@ Examples:
                         make it in the file osd_data/block, for up to four cores
   shoal osd --conf /srv/shoal/ceph.conf --id 2 --mkfs --encrypt --key-file /run/osd.2.key --device /dev/sdb
                         make it encrypted, with a key that you keep
+  shoal osd --conf /srv/shoal/ceph.conf --id 3 --mkfs --device /dev/sdc --db /dev/nvme0n1p1
+                        make it on a rotating disk, with its logs and its index on a faster device
   shoal osd --conf /srv/shoal/ceph.conf --id 0
                         run it
 
@@ -72,6 +76,18 @@ pub struct Args {
     /// Size of a new file, for example 100G; overrides the option bluestore_block_size
     #[arg(long, requires = "mkfs", value_parser = parse_size)]
     size: Option<u64>,
+    /// A faster device for the store's logs and index [default: the option bluestore_block_db_path]
+    #[arg(long, requires = "mkfs")]
+    db: Option<PathBuf>,
+    /// Size of a new file for --db; overrides the option bluestore_block_db_size
+    #[arg(long, requires = "mkfs", value_parser = parse_size)]
+    db_size: Option<u64>,
+    /// A faster device for the store's logs alone [default: the option bluestore_block_wal_path]
+    #[arg(long, requires = "mkfs")]
+    wal: Option<PathBuf>,
+    /// Size of a new file for --wal; overrides the option bluestore_block_wal_size
+    #[arg(long, requires = "mkfs", value_parser = parse_size)]
+    wal_size: Option<u64>,
     /// Format a device that is not blank. Its contents are lost
     #[arg(long, requires = "mkfs")]
     force: bool,
@@ -158,27 +174,69 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let start = OsdStartOptions::read(&boot.layers);
     let block = &start.block_path;
     let path = args.device.as_deref().unwrap_or(block);
+    let options = MkfsOptions::read(&boot.layers);
+    let paths = StorePaths { main: block.clone(), dir: start.data.clone() };
     let mut random = system::os_random()?;
+    let further = new_devices(args, &options, &paths, &mut random);
     let encryption = args.encrypt.then(|| new_keys(boot, &start, &mut random)).transpose()?;
     let making = Making {
         owner: owner(boot, &start),
         shards: start.cores.into(),
-        size: args.size.unwrap_or_else(|| MkfsOptions::read(&boot.layers).block_bytes),
+        size: args.size.unwrap_or(options.block_bytes),
         force: args.force,
         discard: start.discard,
         identity: random.bytes(),
         encryption,
+        further,
     };
-    disk::is_linked(block, path)?;
-    let made = disk::make(path, &making)?;
-    disk::link(block, path)?;
+    let links: Vec<(PathBuf, &std::path::Path)> = std::iter::once((block.clone(), path))
+        .chain(making.further.iter().map(|device| (paths.link(device.role), &*device.path)))
+        .collect();
+    for (link, device) in &links {
+        store_devices::is_linked(link, device)?;
+    }
+    let made = make(path, &making)?;
+    for (link, device) in &links {
+        store_devices::link(link, device)?;
+    }
     match made {
         Made::New { bytes, shards } => {
-            tracing::info!("made a store of {bytes} bytes in {shards} shard(s) on {}", path.display());
+            let of_role = |device: &NewDevice| format!(", {} on {}", device.role, device.path.display());
+            let further: String = making.further.iter().map(of_role).collect();
+            tracing::info!(
+                "made a store of {bytes} bytes in {shards} shard(s) on {}{further}",
+                path.display()
+            );
         }
         Made::WasThere => tracing::info!("{} has its store already: nothing done", path.display()),
     }
     Ok(())
+}
+
+/// The further devices that the command line or the options name.
+fn new_devices(
+    args: &Args,
+    options: &MkfsOptions,
+    paths: &StorePaths,
+    random: &mut Random,
+) -> Vec<NewDevice> {
+    let wished = [
+        (DeviceRole::Db, &args.db, args.db_size, &options.db_path, options.db_create, options.db_bytes),
+        (DeviceRole::Wal, &args.wal, args.wal_size, &options.wal_path, options.wal_create, options.wal_bytes),
+    ];
+    let device = |(role, named, named_size, path, create, size): (
+        _,
+        &Option<PathBuf>,
+        Option<u64>,
+        &Option<PathBuf>,
+        bool,
+        u64,
+    )| {
+        let size = named_size.or((create && size > 0).then_some(size));
+        let path = named.clone().or(path.clone()).or(size.map(|_| paths.link(role)))?;
+        Some(NewDevice { role, path, size, identity: random.bytes() })
+    };
+    wished.into_iter().filter_map(device).collect()
 }
 
 fn flush_policy(start: &OsdStartOptions) -> anyhow::Result<FlushPolicy> {
@@ -209,7 +267,7 @@ enum Objects {
     Memory(Mutex<Vec<Option<MemoryStore>>>),
     Disk {
         device: Device,
-        discards: bool,
+        how: HowToWrite,
         scan: StaleScan,
     },
 }
@@ -221,18 +279,22 @@ impl Objects {
         let block = &start.block_path;
         if std::fs::symlink_metadata(block).is_ok() {
             let key = osd_key(boot, start, Wait::UntilAnswered);
-            let device = Device::open(block, &|superblock| {
+            let paths = StorePaths { main: block.clone(), dir: start.data.clone() };
+            let device = Device::open(&paths, &|superblock| {
                 disk::must_be_of(block, superblock, &owner(boot, start))?;
                 key.of_store(superblock)
             })?;
             let device = device.with_flush_policy(flush_policy(start)?);
-            device.log_flushes();
+            let rotation = start.rotational.parse();
+            let rotation = rotation.map_err(|why| anyhow::anyhow!("shoal_device_rotational: {why}"))?;
+            let device = device.with_rotation_policy(rotation);
+            device.log_traits();
             let device = device.grown(wished.into())?;
             let shards = device.shards() as u16;
-            let discards = start.discard;
+            let how = HowToWrite { discards: start.discard, deferred_bytes_hdd: start.deferred_bytes_hdd };
             let cores = wished.min(shards);
             let scan = StaleScan::new(cores.into());
-            return Ok((Objects::Disk { device, discards, scan }, cores));
+            return Ok((Objects::Disk { device, how, scan }, cores));
         }
         if StoreKind::of_option(&start.objectstore)? == StoreKind::Disk {
             bail!(
@@ -254,9 +316,9 @@ impl Objects {
                 let contents = StoreContents::of_store(&store);
                 Ok((Store::Memory(store), contents))
             }
-            Objects::Disk { device, discards, scan } => {
+            Objects::Disk { device, how, scan } => {
                 let shards = shards_of(core, cores, device.shards());
-                let (store, contents) = DiskStore::open(device, shards, *discards, scan)?;
+                let (store, contents) = DiskStore::open(device, shards, *how, scan)?;
                 Ok((Store::Disk(store), contents))
             }
         }
@@ -271,12 +333,29 @@ impl Objects {
             }
             Objects::Disk { device, .. } => {
                 set("osd_objectstore", "disk".into());
-                set("bluestore_bdev_dev_node", disk::resolved(device.disk.path()).display().to_string());
-                set("bluestore_bdev_size", device.disk.size().to_string());
-                let kind = if device.disk.is_block_device() { "block" } else { "file" };
-                set("bluestore_bdev_type", kind.into());
-                set("shoal_device_flush", device.disk.persistence().to_string());
-                set("shoal_device_write_cache", device.disk.write_cache().to_string());
+                let mut describe = |prefix: &str, disk: &Disk| {
+                    let mut of = |name: &str, value: String| set(&format!("{prefix}_{name}"), value);
+                    of("dev_node", store_devices::resolved(disk.path()).display().to_string());
+                    of("size", disk.size().to_string());
+                    of("access_mode", if disk.is_block_device() { "blk" } else { "file" }.into());
+                    of("rotational", u8::from(disk.is_rotational()).to_string());
+                    of("type", if disk.is_rotational() { "hdd" } else { "ssd" }.into());
+                };
+                let disks = &device.disks;
+                describe("bluestore_bdev", &disks.main);
+                for (role, disk) in &disks.further {
+                    describe(&format!("bluefs_{role}"), disk);
+                }
+                // As stock: the index is on the main device unless there is a db device.
+                let has_db = disks.of_role(DeviceRole::Db).is_some();
+                set("bluefs", "1".into());
+                set("rotational", u8::from(disks.main.is_rotational()).to_string());
+                set("journal_rotational", u8::from(disks.of_logs().is_rotational()).to_string());
+                set("bluefs_dedicated_db", u8::from(has_db).to_string());
+                set("bluefs_dedicated_wal", u8::from(disks.of_role(DeviceRole::Wal).is_some()).to_string());
+                set("bluefs_single_shared_device", u8::from(disks.further.is_empty()).to_string());
+                set("shoal_device_flush", disks.main.persistence().to_string());
+                set("shoal_device_write_cache", disks.main.write_cache().to_string());
                 if device.superblock().encryption.is_some() {
                     set("shoal_store_encrypted", "1".into());
                 }

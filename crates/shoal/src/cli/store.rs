@@ -1,15 +1,20 @@
 //! `shoal store`: a store on disk, looked at and repaired by a person while its OSD does not run.
 
 use super::store_pg;
+use crate::config::parse_size;
+use crate::host::store_devices::StorePaths;
 use crate::host::{disk, store_key};
-use crate::store_tool::opened::{Opened, Place, device_of};
+use crate::store_tool::devices::{self, Added, Target};
+use crate::store_tool::opened::{Opened, Place};
 use crate::store_tool::{dump, fsck, stats, transfer};
-use anyhow::Context;
-use block_store::format::KeyHolder;
+use anyhow::{Context, bail};
+use block_store::format::{DeviceRole, KeyHolder};
 use clap::{Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use runtime::system;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write, stdout};
+use std::io::{BufReader, BufWriter, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,6 +30,8 @@ Examples:
   shoal store pg list .shoal/osd.0               its PGs; `shoal store pg --help` shows more
   shoal store rekey .shoal/osd.0 --key-file old --new-key-file new
                                                  another key for an encrypted store
+  shoal store move .shoal/osd.0 --db /dev/nvme0n1p1
+                                                 logs and index to a faster device; --back undoes it
 
 DEVICE is a file, a block device, or an OSD's directory. Exit codes: 0, all is well; 4, damage was found, or not
 everything could be read; 1, it could not be done (the device is in use, is no store, …).")]
@@ -87,6 +94,25 @@ enum Command {
         #[arg(long)]
         with_monitors: bool,
     },
+    /// Move the store's logs and index to a faster device, or back to the main one
+    ///
+    /// A move that was cut goes on when it is repeated, and --back undoes it. DEVICE is the OSD's directory, where block.db and
+    /// block.wal are links to these devices.
+    Move {
+        device: PathBuf,
+        /// Logs and index go to this device. It must be blank
+        #[arg(long, value_name = "PATH", group = "where")]
+        db: Option<PathBuf>,
+        /// Logs go to this device. It must be blank
+        #[arg(long, value_name = "PATH", group = "where")]
+        wal: Option<PathBuf>,
+        /// Back from the db device, the wal device, or all [default: all]. The device is blank afterwards
+        #[arg(long, value_name = "db|wal|all", num_args = 0..=1, default_missing_value = "all", group = "where")]
+        back: Option<String>,
+        /// Size of a new file for --db or --wal, for example 4G
+        #[arg(long, value_parser = parse_size, conflicts_with = "back")]
+        size: Option<u64>,
+    },
     Pg(store_pg::Args),
 }
 
@@ -147,13 +173,62 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             rekey(device, old, new_key_file, *with_monitors)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Move { device, db, wal, back, size } => {
+            let place = place(device);
+            match (db, wal, back) {
+                (Some(path), _, _) => move_to(&place, DeviceRole::Db, path, *size)?,
+                (_, Some(path), _) => move_to(&place, DeviceRole::Wal, path, *size)?,
+                (_, _, Some(roles)) => move_back(&place, &devices::roles_of(roles)?)?,
+                _ => bail!("say where to: --db PATH, --wal PATH, or --back"),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Pg(pg) => store_pg::run(pg, key_file),
     }
 }
 
+fn move_to(place: &Place, role: DeviceRole, path: &Path, size: Option<u64>) -> anyhow::Result<()> {
+    let identity = system::os_random()?.bytes();
+    let target = Target { role, path: std::path::absolute(path)?, size, identity };
+    let bar = bar();
+    let Added { spilled } = devices::add(place, &target, &mut |total, left| show(&bar, total, left))?;
+    bar.finish_and_clear();
+    let moved = if role == DeviceRole::Db { "logs and index are" } else { "logs are" };
+    println!("{moved} on {}", path.display());
+    if spilled > 0 {
+        println!("{spilled} bytes of the index found no room there and stay on the main device");
+    }
+    Ok(())
+}
+
+fn move_back(place: &Place, roles: &[DeviceRole]) -> anyhow::Result<()> {
+    let bar = bar();
+    let freed = devices::back(place, roles, &mut |total, left| show(&bar, total, left))?;
+    bar.finish_and_clear();
+    if freed.is_empty() {
+        println!("the store has no such device: nothing done");
+    }
+    for device in freed {
+        println!("{} is not in use any more, and blank", device.display());
+    }
+    Ok(())
+}
+
+fn bar() -> ProgressBar {
+    let bar = if stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    let style =
+        ProgressStyle::with_template("index {bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
+    bar.with_style(style.expect("a sound template"))
+}
+
+fn show(bar: &ProgressBar, total: u64, left: u64) {
+    bar.set_length(total);
+    bar.set_position(total.saturating_sub(left));
+}
+
 fn rekey(device: &Path, old: &Path, new: &Path, with_monitors: bool) -> anyhow::Result<()> {
     let holder = if with_monitors { KeyHolder::Monitors } else { KeyHolder::File };
-    let device = device_of(device);
+    let device = StorePaths::of(device).main;
     let superblock = disk::rekey(&device, &store_key::read(old)?, &store_key::read(new)?, holder)?;
     println!("{} has the new key, and the old one opens it no longer", device.display());
     if with_monitors {

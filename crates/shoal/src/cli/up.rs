@@ -5,7 +5,7 @@ use super::term;
 use crate::cluster::host::join;
 use crate::cluster::host::record::{HostRecord, Stage};
 use crate::cluster::layout::{Cluster, conf_path};
-use crate::cluster::provision::{Auth, StoreKind, Wish, ensure_cluster};
+use crate::cluster::provision::{Auth, FurtherWish, StoreKind, Wish, ensure_cluster};
 use crate::cluster::register::register_daemons;
 use crate::cluster::removed;
 use crate::cluster::start::{make_disk, start_all};
@@ -58,6 +58,18 @@ pub struct Args {
     /// Encrypt the stores of the OSDs that this makes; the monitors keep their keys
     #[arg(long)]
     encrypt: bool,
+    /// A faster device for logs and index of each OSD of a new cluster: '/dev/nvme0n1p$id' [default: none]
+    #[arg(long)]
+    db: Option<String>,
+    /// Size of new files for --db, or without it of DIR/osd.N/block.db
+    #[arg(long, value_parser = parse_size)]
+    db_size: Option<u64>,
+    /// A faster device for logs alone, in the same way [default: none]
+    #[arg(long)]
+    wal: Option<String>,
+    /// Size of new files for --wal, or without it of DIR/osd.N/block.wal
+    #[arg(long, value_parser = parse_size)]
+    wal_size: Option<u64>,
     /// Authentication of clients and daemons [default: cephx]
     #[arg(long)]
     auth: Option<Auth>,
@@ -81,7 +93,9 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let Args { mons, osds, auth, port, addr, cluster_network, cores, store, size, encrypt, .. } = *args;
-    let wish = Wish { mons, osds, auth, port, addr, cluster_network, cores, store, size, encrypt };
+    let db = FurtherWish { path: args.db.clone(), size: args.db_size };
+    let wal = FurtherWish { path: args.wal.clone(), size: args.wal_size };
+    let wish = Wish { mons, osds, auth, port, addr, cluster_network, cores, store, size, encrypt, db, wal };
     // Two `up` at once would start everything twice.
     let _only_one = DataDir::open(&args.dir).context("another `shoal up` is at work")?;
     let patience = Duration::from_secs(args.timeout);

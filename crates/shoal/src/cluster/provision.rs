@@ -73,6 +73,18 @@ pub struct Wish {
     pub size: Option<u64>,
     /// Encrypt the stores of new OSDs.
     pub encrypt: bool,
+    /// Further devices of the OSDs' stores.
+    pub db: FurtherWish,
+    pub wal: FurtherWish,
+}
+
+/// A db or wal device of each OSD of a new cluster.
+#[derive(Clone, Debug, Default)]
+pub struct FurtherWish {
+    /// With metavariables: `/dev/nvme0n1p$id`. `None`: the file in the OSD's directory, if there is a size.
+    pub path: Option<String>,
+    /// Of a new file, in bytes.
+    pub size: Option<u64>,
 }
 
 const OSDS_DEFAULT: u32 = 1;
@@ -139,6 +151,15 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         StoreKind::Disk => {
             let size = wish.size.unwrap_or(DISK_SIZE_DEFAULT);
             conf.set("osd", "bluestore block size", size.to_string());
+            for (role, wish) in [("db", &wish.db), ("wal", &wish.wal)] {
+                if let Some(path) = &wish.path {
+                    conf.set("osd", &format!("bluestore block {role} path"), path);
+                }
+                if let Some(size) = wish.size {
+                    conf.set("osd", &format!("bluestore block {role} size"), size.to_string());
+                    conf.set("osd", &format!("bluestore block {role} create"), "true");
+                }
+            }
         }
     }
     conf.set("osd", "shoal cores", wish.cores.unwrap_or(1).to_string());

@@ -209,6 +209,7 @@ impl OsdRole {
                 let mut counters: Vec<Counter> = reactor_counters(turn.counters()).collect();
                 let figures = self.outcome.figures.lock().expect("no holder of this lock panics").clone();
                 counters.extend(store_figures::counters(figures.values()));
+                counters.extend(store_figures::device_counters(figures.values()));
                 (Asked::Counters(reply, counters), Input::Counters { id })
             }
         };

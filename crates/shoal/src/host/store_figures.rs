@@ -1,7 +1,7 @@
 //! Counters of the stores of all cores, group `store` of `perf dump`.
 
-use block_store::Figures;
-use command::perf::{Counter, Reading};
+use block_store::{DeviceFigures, Figures};
+use command::perf::{Counter, Reading, Unit};
 
 type Field = (&'static str, &'static str, fn(&Figures) -> Reading);
 
@@ -43,6 +43,39 @@ const FIELDS: [Field; 23] = [
     }),
 ];
 
+type DeviceField = (&'static str, &'static str, &'static str, fn(&DeviceFigures) -> u64);
+
+/// Stock's counters of the devices of its index and log, group `bluefs`. Without a db device the main one counts as that.
+const DEVICE_FIELDS: [DeviceField; 6] =
+    [
+        ("db_total_bytes", "Total bytes (main db device)", "b", |f| {
+            if f.db_total > 0 { f.db_total } else { f.main_total }
+        }),
+        ("db_used_bytes", "Used bytes (main db device)", "u", |f| f.db_used),
+        ("wal_total_bytes", "Total bytes (wal device)", "walb", |f| f.wal_total),
+        ("wal_used_bytes", "Used bytes (wal device)", "walu", |f| f.wal_used),
+        ("slow_total_bytes", "Total bytes (slow device)", "slob", |f| {
+            if f.db_total > 0 { f.main_total } else { 0 }
+        }),
+        ("slow_used_bytes", "Used bytes (slow device)", "slou", |f| f.spilled),
+    ];
+
+/// Counters of devices over all cores.
+pub fn device_counters<'a>(cores: impl Iterator<Item = &'a Figures>) -> impl Iterator<Item = Counter> {
+    let sum = cores.map(|figures| figures.devices).reduce(DeviceFigures::plus);
+    let fields = sum.map(|sum| DEVICE_FIELDS.map(|field| (field, sum)));
+    fields.into_iter().flatten().map(|((name, help, nick, of), sum)| Counter {
+        group: "bluefs".into(),
+        name: name.into(),
+        help: help.into(),
+        nick,
+        priority: 5,
+        unit: Unit::Bytes,
+        is_stock: true,
+        value: Reading::Level(of(&sum)),
+    })
+}
+
 /// The sum over cores.
 pub fn counters<'a>(cores: impl Iterator<Item = &'a Figures> + Clone) -> impl Iterator<Item = Counter> {
     FIELDS.into_iter().filter_map(move |(name, help, of)| {
@@ -68,5 +101,26 @@ mod tests {
         assert_eq!((found[0].name.as_ref(), found[0].value), ("transactions", Reading::Total(6)));
         assert_eq!(found[14].value, Reading::Level(8192));
         assert_eq!(counters([].iter()).count(), 0);
+    }
+
+    #[test]
+    fn device_counters_have_stock_names_and_count_sizes_once() {
+        let first =
+            DeviceFigures { main_total: 100, db_total: 20, db_used: 5, spilled: 3, ..Default::default() };
+        let second = DeviceFigures { db_used: 6, ..Default::default() };
+        let cores = [first, second].map(|devices| Figures { devices, ..Figures::default() });
+        let found: Vec<_> =
+            device_counters(cores.iter()).map(|counter| (counter.name, counter.value)).collect();
+        let value = |name: &str| found.iter().find(|(own, _)| own == name).map(|(_, value)| *value);
+        assert_eq!(value("db_total_bytes"), Some(Reading::Level(20)));
+        assert_eq!(value("db_used_bytes"), Some(Reading::Level(11)));
+        assert_eq!(value("slow_total_bytes"), Some(Reading::Level(100)));
+        assert_eq!(value("slow_used_bytes"), Some(Reading::Level(3)));
+        let single = [Figures {
+            devices: DeviceFigures { main_total: 100, ..Default::default() },
+            ..Figures::default()
+        }];
+        let total = device_counters(single.iter()).next().map(|counter| counter.value);
+        assert_eq!(total, Some(Reading::Level(100)), "the main device counts as db");
     }
 }

@@ -1,6 +1,6 @@
 //! Is the store sound? A shard at a time, and a line for each thing that is not.
 
-use super::opened::{Place, check_shard, device_of};
+use super::opened::{Place, check_shard};
 use crate::host::disk::Device;
 use block_store::check::{Depth, Report};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub struct Findings {
 }
 
 pub fn check(place: &Place, deep: bool) -> anyhow::Result<Findings> {
-    let device = Device::for_inspection(&device_of(&place.path), &place.find_key())?;
+    let device = Device::for_inspection(&place.devices(), &place.find_key())?;
     let depth = if deep { Depth::Deep } else { Depth::Metadata };
     let shards = (0..device.shards()).map(|number| check_shard(&device, number, depth));
     Ok(Findings { shards: shards.collect() })

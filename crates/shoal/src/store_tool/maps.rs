@@ -57,7 +57,8 @@ fn name_of(path: &Path, map: Option<&OsdMap>, identity: Uuid) -> String {
 mod tests {
     use super::super::pg::example;
     use super::*;
-    use crate::host::disk::{Making, Owner, make};
+    use crate::host::disk::Owner;
+    use crate::host::making::{Making, make};
     use bytes::Bytes;
     use mon::rebuild::Found;
     use std::path::PathBuf;
@@ -83,6 +84,7 @@ mod tests {
             discard: false,
             identity: [1; 16],
             encryption: None,
+            further: Vec::new(),
         };
         make(&path, &making).unwrap();
         let mut store = Access::open(&path).unwrap();

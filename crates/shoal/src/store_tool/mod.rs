@@ -2,10 +2,12 @@
 //!
 //! - [`opened`]: the store, one request at a time.
 //! - [`fsck`], [`stats`], [`dump`]: what is said about it.
+//! - [`devices`]: its log and index, moved to another device and back.
 //! - [`maps`]: its OSDMaps, for the rebuild of a monitor.
 //! - [`pg`]: one PG, shown, copied out and in, completed, removed.
 //! - [`transfer`]: its contents as a file, out of one store and into another; [`record`] is the file's format.
 
+pub mod devices;
 pub mod dump;
 pub mod fsck;
 pub mod hostile;

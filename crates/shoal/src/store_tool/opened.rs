@@ -1,16 +1,17 @@
 //! A store as a person's command has it: all shards on one thread, and one request at a time.
 
-use crate::host::disk::{Device, LOOK_AGAIN};
+use crate::host::disk::Device;
+use crate::host::store_devices::{LOOK_AGAIN, StorePaths, StoreQueue};
 use crate::host::store_key;
 use anyhow::{Context, bail};
 use block_store::check::{Depth, Report};
 use block_store::format::{KeySecret, Superblock};
 use block_store::{Options, Shard};
-use runtime::device::Queue;
 use std::path::{Path, PathBuf};
 use store::moving::leftovers;
 use store::{
-    Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadError, ReadRequest, Shards, Transaction,
+    Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadError, ReadRequest, Shards,
+    Transaction, Usage,
 };
 use wire::types::HObject;
 
@@ -29,6 +30,10 @@ impl Place {
         Place { path: path.to_owned(), key_file: key_file.map(Path::to_owned) }
     }
 
+    pub fn devices(&self) -> StorePaths {
+        StorePaths::of(&self.path)
+    }
+
     pub fn find_key(&self) -> impl Fn(&Superblock) -> anyhow::Result<Option<KeySecret>> {
         |superblock| store_key::for_tool(superblock, self.key_file.as_deref())
     }
@@ -43,18 +48,17 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
 pub struct Opened {
     pub device: Device,
     shards: Shards<Shard>,
-    queues: Vec<Queue>,
-}
-
-/// The device that `path` means: itself, or that of the OSD whose directory it is.
-pub fn device_of(path: &Path) -> PathBuf {
-    if path.is_dir() { path.join("block") } else { path.to_owned() }
+    queues: Vec<StoreQueue>,
 }
 
 impl Opened {
     pub fn open(place: impl Into<Place>) -> anyhow::Result<Opened> {
         let place = place.into();
-        let device = Device::open(&device_of(&place.path), &place.find_key())?;
+        Opened::of(Device::open(&place.devices(), &place.find_key())?)
+    }
+
+    /// All shards of a store that is held.
+    pub fn of(device: Device) -> anyhow::Result<Opened> {
         let numbers = 0..device.shards();
         let (mut shards, mut queues) = (Vec::new(), Vec::new());
         for number in numbers {
@@ -149,6 +153,43 @@ impl Opened {
         Ok(all)
     }
 
+    /// Usage of all shards together.
+    pub fn usage(&self) -> Usage {
+        self.shards.usage()
+    }
+
+    /// Bytes of tables on the main device, and on the db device.
+    pub fn table_bytes(&self) -> [u64; 2] {
+        let each = self.shards.iter().map(Shard::table_bytes);
+        each.fold([0, 0], |sum, [on_main, on_db]| [sum[0] + on_main, sum[1] + on_db])
+    }
+
+    /// Begins a checkpoint of every shard.
+    pub fn checkpoint(&mut self) {
+        self.shards.iter_mut().for_each(Shard::force_checkpoint);
+    }
+
+    /// Polls until no shard has work. `each` is called in between.
+    pub fn rest(&mut self, each: &mut dyn FnMut(&Opened)) -> anyhow::Result<()> {
+        let mut ignored = Vec::new();
+        while self.shards.poll(&mut ignored) {
+            each(self);
+            wait_for_any(self.shards.iter(), &self.queues)?;
+        }
+        each(self);
+        match self.shards.iter().find_map(Shard::failure) {
+            Some(failure) => bail!("{failure}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the store as a clean stop does, and keeps its devices.
+    pub fn stopped(self) -> anyhow::Result<Device> {
+        let device = Device { disks: self.device.disks.clone(), pool: self.device.pool.clone() };
+        self.close()?;
+        Ok(device)
+    }
+
     /// Leaves the store as a clean stop does.
     pub fn close(mut self) -> anyhow::Result<()> {
         self.shards.iter_mut().for_each(Shard::stop);
@@ -166,24 +207,19 @@ impl Opened {
     }
 }
 
-fn open_shard(device: &Device, number: usize) -> anyhow::Result<(Shard, Queue)> {
-    let queue = device.disk.queue()?;
-    let mut wait = waiting(&queue);
-    let shard = Shard::open(Box::new(queue.clone()), number, &device.pool, Options::default(), &mut wait)
+fn open_shard(device: &Device, number: usize) -> anyhow::Result<(Shard, StoreQueue)> {
+    let queue = device.disks.queue()?;
+    let shard = Shard::open(queue.device(), number, &device.pool, Options::default(), &mut queue.waiting())
         .with_context(|| format!("shard {number} cannot be opened"))?;
-    drop(wait);
     Ok((shard, queue))
 }
 
-/// Sleeps while a shard waits for its device. (After an error it only looks sooner.)
-fn waiting(queue: &Queue) -> impl FnMut() + use<> {
-    let wake = queue.wake().clone();
-    move || drop(wake.wait(LOOK_AGAIN))
-}
-
 /// Until a poll would get further.
-fn wait_for_any<'a>(shards: impl IntoIterator<Item = &'a Shard>, queues: &[Queue]) -> anyhow::Result<()> {
-    if queues.iter().any(Queue::has_news) || shards.into_iter().any(Shard::wants_poll) {
+fn wait_for_any<'a>(
+    shards: impl IntoIterator<Item = &'a Shard>,
+    queues: &[StoreQueue],
+) -> anyhow::Result<()> {
+    if queues.iter().any(StoreQueue::has_news) || shards.into_iter().any(Shard::wants_poll) {
         return Ok(());
     }
     match queues {
@@ -203,5 +239,5 @@ pub fn check_shard(device: &Device, number: usize, depth: Depth) -> anyhow::Resu
     while shard.poll(&mut ignored) {
         wait_for_any([&shard], std::slice::from_ref(&queue))?;
     }
-    Ok(shard.check(depth, &mut waiting(&queue)))
+    Ok(shard.check(depth, &mut queue.waiting()))
 }

@@ -27,10 +27,10 @@ pub fn json(store: &Opened) -> Value {
         })
     });
     json!({
-        "device": store.device.disk.path().display().to_string(),
-        "device_bytes": store.device.disk.size(),
-        "block_device": store.device.disk.is_block_device(),
-        "direct_io": store.device.disk.is_direct(),
+        "device": store.device.disks.main.path().display().to_string(),
+        "device_bytes": store.device.disks.main.size(),
+        "block_device": store.device.disks.main.is_block_device(),
+        "direct_io": store.device.disks.main.is_direct(),
         "label": superblock.label,
         "zone_bytes": superblock.zone_blocks * BLOCK as u64,
         "free_bytes": store.device.pool.free_blocks() * BLOCK as u64,
@@ -44,11 +44,11 @@ fn compressed(shard: &Shard) -> Compressed {
 }
 
 pub fn text(store: &Opened) -> String {
-    let kind = if store.device.disk.is_block_device() { "block device" } else { "file" };
+    let kind = if store.device.disks.main.is_block_device() { "block device" } else { "file" };
     let mut out = format!(
         "{}: a {kind} of {} bytes, the store of {}\n",
-        store.device.disk.path().display(),
-        store.device.disk.size(),
+        store.device.disks.main.path().display(),
+        store.device.disks.main.size(),
         store.device.superblock().label
     );
     out.push_str(&format!(

@@ -198,7 +198,7 @@ pub fn import(store: &mut Opened, from: &mut dyn Read) -> anyhow::Result<u64> {
     ensure!(
         store.collections().is_empty(),
         "{} has collections already: only an empty store takes an import",
-        store.device.disk.path().display()
+        store.device.disks.main.path().display()
     );
     ensure!(matches!(Record::read(from)?, Record::Store { .. }), "the file does not begin as an export does");
     let (mut collection, mut object) = (None, None);

@@ -107,7 +107,9 @@ impl Disk {
         let one_of = |dice: &mut Dice, of: &[usize]| of[dice.below(of.len() as u64) as usize];
         let options = Options {
             inline_bytes_max: one_of(&mut dice, &[0, 4 << 10, 16 << 10, 64 << 10]),
+            deferred_write_bytes_max: None,
             deferred_bytes_max: 256 << 10,
+            place_blocks_max: 64,
             batch_bytes_max: 64 << 10,
             log_bytes_max: one_of(&mut dice, &[256 << 10, 1 << 20]) as u64,
             recent_bytes_max: 32 << 10,
@@ -134,8 +136,16 @@ impl Disk {
         let (log_bytes, zone_bytes) = (Some(LOG_BYTES), Some(ZONE_BYTES));
         let keys = new_keys(seed);
         let encryption = keys.clone();
-        let how =
-            FormatOptions { identity, label, shards: 1, log_bytes, zone_bytes, discard: false, encryption };
+        let how = FormatOptions {
+            identity,
+            label,
+            shards: 1,
+            log_bytes,
+            zone_bytes,
+            discard: false,
+            encryption,
+            devices: Vec::new(),
+        };
         format(&mut device.clone(), &how, &mut || ()).expect("a store fits on this disk");
         device.set_pace(Pace::Shuffled { per_poll_max: 1 + dice.below(6) as usize });
         Disk {

@@ -63,6 +63,7 @@ fn shard_with(is_encrypted: bool) -> Shard {
         shards: 1,
         discard: false,
         encryption: is_encrypted.then(new_keys),
+        devices: Vec::new(),
         log_bytes: Some(1 << 30),
         zone_bytes: None,
     };

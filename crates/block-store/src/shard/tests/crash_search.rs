@@ -8,14 +8,16 @@
 //! A sample runs with the other tests. All of it:
 //! `SHOAL_BLOCK_STORE_CRASH_SEARCH=full cargo test -p block-store --release crash_search -- --nocapture`.
 
+use super::disks::{Disks, formatted_on};
 use super::dump::{Dump, ask, list, log_of};
 use super::operations::{bytes, compression, home, object, other, pg, transaction};
 use super::rig::{Rig, same};
 use super::{formatted_with, open, small};
 use crate::check::Depth;
+use crate::format::DeviceRole;
 use crate::shard::{Options, Shard};
 use device::dice::Dice;
-use device::simulated::{Pace, Simulated};
+use device::simulated::Pace;
 use std::collections::BTreeMap;
 use store::{
     Change, Collection, Compression, CompressionMode, MemoryStore, ObjectId, ObjectStore, Query, Transaction,
@@ -180,7 +182,10 @@ fn merge(front: &mut MemoryStore) -> Option<Step> {
 /// The initial state of all sequences: `a` with three blocks, the last one partial, attributes and an omap; a clone of it;
 /// the PG meta object; and a second collection to split into.
 fn begun(options: &Options, is_encrypted: bool) -> Rig {
-    let disk = formatted_with(8 << 20, 256 << 10, Pace::AtOnce, 1, is_encrypted);
+    begun_on(formatted_with(8 << 20, 256 << 10, Pace::AtOnce, 1, is_encrypted), options)
+}
+
+fn begun_on<D: Disks>(disk: D, options: &Options) -> Rig<D> {
     let mut rig = Rig::on(disk, options.clone());
     let meta = ObjectId::pg_meta(pg(0));
     let log = (0..4).map(|i| (format!("000{i}").into(), vec![i; 100].into())).collect();
@@ -224,7 +229,7 @@ impl Examiner {
     }
 
     /// Polls until the shard is at rest, with a power cut after every completion.
-    fn settle(&mut self, rig: &mut Rig, images_max: usize, told: &dyn Fn() -> String) {
+    fn settle<D: Disks>(&mut self, rig: &mut Rig<D>, images_max: usize, told: &dyn Fn() -> String) {
         let mut seen = None;
         let mut dumps = BTreeMap::new();
         loop {
@@ -232,8 +237,7 @@ impl Examiner {
             if seen != Some(rig.disk.moment()) {
                 seen = Some(rig.disk.moment());
                 self.counts.boundaries += 1;
-                let images: Vec<Simulated> = rig.disk.power_cuts(images_max, &mut self.dice).collect();
-                for image in images {
+                for image in rig.disk.power_cuts(images_max, &mut self.dice) {
                     self.examine(rig, image, &mut dumps, told);
                 }
             }
@@ -243,10 +247,10 @@ impl Examiner {
         }
     }
 
-    fn examine(
+    fn examine<D: Disks>(
         &mut self,
-        rig: &Rig,
-        image: Simulated,
+        rig: &Rig<D>,
+        image: D,
         dumps: &mut BTreeMap<Vec<u64>, Dump>,
         told: &dyn Fn() -> String,
     ) {
@@ -270,7 +274,7 @@ impl Examiner {
     }
 
     /// A recovered store takes transactions, and recovers again.
-    fn go_on(&mut self, rig: &Rig, image: Simulated, mut reopened: Shard, survivors: &[u64]) {
+    fn go_on<D: Disks>(&mut self, rig: &Rig<D>, image: D, mut reopened: Shard, survivors: &[u64]) {
         let mut expected = rig.expected(survivors);
         for tag in 0..2 {
             reopened.submit(tag, transaction(&mut expected, &mut self.dice));
@@ -280,7 +284,7 @@ impl Examiner {
         same(&mut again, &mut expected, Depth::Deep);
     }
 
-    fn sequence(&mut self, begun: &Rig, operations: &[usize], settles: bool) {
+    fn sequence<D: Disks>(&mut self, begun: &Rig<D>, operations: &[usize], settles: bool) {
         let mut rig = begun.fork(&mut self.dice);
         rig.disk.set_pace(Pace::Steps);
         let told = || format!("operations {operations:?}, one after the other: {settles}");
@@ -302,7 +306,7 @@ impl Examiner {
     }
 
     /// A longer sequence of random transactions, some of them concurrent.
-    fn random(&mut self, begun: &Rig, seed: u64) {
+    fn random<D: Disks>(&mut self, begun: &Rig<D>, seed: u64) {
         let mut rig = begun.fork(&mut self.dice);
         rig.disk.set_pace(Pace::Steps);
         let mut dice = Dice::new(seed);
@@ -363,23 +367,34 @@ fn short_encrypted_sequences_survive_every_power_cut() {
     short_sequences("short sequences, encrypted", options(), 2, true);
 }
 
+/// The main disk and the db disk lose power together, and keep or lose unflushed writes each for itself.
+#[test]
+fn short_sequences_on_two_disks_survive_every_power_cut() {
+    let further = [(DeviceRole::Db, 4 << 20)];
+    let disks = formatted_on(8 << 20, &further, 256 << 10, Pace::AtOnce, 1, false);
+    sequences_of("short sequences, two disks", &begun_on(disks, &options()), options(), 1);
+}
+
 fn short_sequences(what: &str, options: Options, turn: usize, is_encrypted: bool) {
-    let begun = begun(&options, is_encrypted);
+    sequences_of(what, &begun(&options, is_encrypted), options, turn);
+}
+
+fn sequences_of<D: Disks>(what: &str, begun: &Rig<D>, options: Options, turn: usize) {
     let mut examiner = Examiner::new(options, 1);
     let count = OPERATIONS.len();
     let sampled = |n: usize| is_full() || n % 206 == 68 * turn;
     for first in 0..count {
-        examiner.sequence(&begun, &[first], true);
+        examiner.sequence(begun, &[first], true);
         for second in 0..count {
             let n = first * count + second;
             if is_full() || n % 8 == 3 * turn {
-                examiner.sequence(&begun, &[first, second], n.is_multiple_of(2));
+                examiner.sequence(begun, &[first, second], n.is_multiple_of(2));
             }
             for third in (0..count).filter(|third| sampled(n * count + third)) {
                 let settles = (n + third).is_multiple_of(2);
-                examiner.sequence(&begun, &[first, second, third], settles);
+                examiner.sequence(begun, &[first, second, third], settles);
                 if is_full() {
-                    examiner.sequence(&begun, &[first, second, third], !settles);
+                    examiner.sequence(begun, &[first, second, third], !settles);
                 }
             }
         }
@@ -403,6 +418,14 @@ pub(super) fn random_sequences(seeds: std::ops::Range<u64>) {
         }
         examiner.report("random sequences");
     }
+    let options = Options { inline_bytes_max: 0, ..options() };
+    let further = [(DeviceRole::Db, 2 << 20), (DeviceRole::Wal, 1 << 20)];
+    let begun = begun_on(formatted_on(8 << 20, &further, 256 << 10, Pace::AtOnce, 4, false), &options);
+    let mut examiner = Examiner::new(options, 4);
+    for seed in seeds {
+        examiner.random(&begun, seed);
+    }
+    examiner.report("random sequences, three disks");
 }
 
 impl Examiner {

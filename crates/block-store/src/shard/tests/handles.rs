@@ -87,6 +87,7 @@ pub(crate) fn formatted_for(shards: usize, size: u64, log_bytes: u64, seed: u64)
         zone_bytes: Some(ZONE_BYTES),
         discard: false,
         encryption: seed.is_multiple_of(2).then(new_keys),
+        devices: Vec::new(),
     };
     format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
     disk

@@ -221,6 +221,7 @@ fn disk_of_version_1(seed: u64) -> Simulated {
         shards: starts.map(place).to_vec(),
         areas: starts.map(area).to_vec(),
         encryption: None,
+        devices: Vec::new(),
     };
     let mut device = disk.clone();
     let mut blocking = Blocking { device: &mut device, wait: &mut || () };
@@ -299,7 +300,7 @@ fn zone_leased_twice_is_refused_by_name() {
     let disk = formatted_for(2, 16 << 20, 256 << 10, 1);
     let pool = attach(&mut disk.clone(), &mut || ()).unwrap();
     // Shard 1 is told that it is shard 0's successor in the same zones.
-    pool.report(0, pool.superblock().first_leases(1)).unwrap();
+    pool.report(0, pool.superblock().first_leases(1).into_iter()).unwrap();
     let handle = handles(&disk, 2).pop().unwrap();
     let refused = Shard::open(Box::new(handle), 1, &pool, small(), &mut || ()).err();
     assert!(

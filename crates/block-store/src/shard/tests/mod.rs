@@ -6,7 +6,9 @@ mod conforms;
 mod cost;
 mod crash_search;
 mod damage;
+mod db_device;
 mod discards;
+pub(crate) mod disks;
 mod dump;
 mod encrypting;
 mod failures;
@@ -27,6 +29,7 @@ mod placing;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod reads_and_writes;
+mod relocating;
 mod rig;
 mod rings;
 mod sharing;
@@ -42,6 +45,7 @@ use crate::{Pool, attach_with_key};
 use device::BlockDevice;
 use device::encrypted::DataKey;
 use device::simulated::{Pace, Simulated};
+use disks::Disks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{Completion, ObjectStore};
@@ -53,7 +57,9 @@ pub(crate) const ZONE_BYTES: u64 = 256 << 10;
 pub(crate) fn small() -> Options {
     Options {
         inline_bytes_max: 16 << 10,
+        deferred_write_bytes_max: None,
         deferred_bytes_max: 256 << 10,
+        place_blocks_max: 64,
         batch_bytes_max: 64 << 10,
         log_bytes_max: 1 << 20,
         recent_bytes_max: 24 << 10,
@@ -122,13 +128,14 @@ pub(crate) fn formatted_with(
         zone_bytes: Some(ZONE_BYTES),
         discard: false,
         encryption: is_encrypted.then(new_keys),
+        devices: Vec::new(),
     };
     format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
     disk.set_pace(pace);
     disk
 }
 
-pub(crate) fn open(disk: &Simulated, options: Options) -> Shard {
+pub(crate) fn open(disk: &impl Disks, options: Options) -> Shard {
     try_open(disk, options).expect("a store was made on this disk")
 }
 

@@ -3,10 +3,12 @@
 //! A sample runs with the other tests. The long run: `SHOAL_BLOCK_STORE_OPERATIONS=1000000 cargo test -p block-store --release
 //! model -- --nocapture`; `SHOAL_BLOCK_STORE_SEED` repeats one that failed.
 
+use super::disks::{Disks, formatted_on};
 use super::operations::{compression, transaction};
 use super::rig::Rig;
 use super::{formatted_with, small};
 use crate::check::Depth;
+use crate::format::DeviceRole;
 use crate::shard::Options;
 use device::dice::Dice;
 use device::simulated::Pace;
@@ -25,6 +27,7 @@ pub(super) fn run(seed: u64, changes: u64) -> u64 {
     };
     let options = Options {
         inline_bytes_max: [0, 4 << 10, 64 << 10][dice.below(3) as usize],
+        deferred_write_bytes_max: (seed % 5 == 2).then_some(16 << 10),
         deferred_bytes_max: [0, 64 << 10, 1 << 20][dice.below(3) as usize],
         first_fit: dice.chance(70),
         manifest_in_pieces: dice.chance(20),
@@ -35,8 +38,22 @@ pub(super) fn run(seed: u64, changes: u64) -> u64 {
     };
     let log_bytes = [256 << 10, 512 << 10, 2 << 20][dice.below(3) as usize];
     // Every third disk, whatever the other choices.
-    let disk = formatted_with(24 << 20, log_bytes, pace, seed, seed.is_multiple_of(3));
-    let mut rig = Rig::on(disk, options);
+    let is_encrypted = seed.is_multiple_of(3);
+    match seed % 4 {
+        // Tables spill from the small db disk.
+        1 => {
+            let further = [(DeviceRole::Db, log_bytes + (2 << 20))];
+            let disks = formatted_on(24 << 20, &further, log_bytes, pace, seed, is_encrypted);
+            drive(Rig::on(disks, options), dice, changes)
+        }
+        _ => {
+            let disk = formatted_with(24 << 20, log_bytes, pace, seed, is_encrypted);
+            drive(Rig::on(disk, options), dice, changes)
+        }
+    }
+}
+
+fn drive<D: Disks>(mut rig: Rig<D>, mut dice: Dice, changes: u64) -> u64 {
     let (mut done, mut crashes) = (0, 0);
     let mut step = 0;
     while done < changes {

@@ -52,3 +52,53 @@ fn placement_of_much_data_leaves_the_device_to_others() {
     assert!(shard.is_stopped() && shard.failure().is_none());
     assert_eq!(shard.figures().deferred, 0, "a clean stop places everything");
 }
+
+/// A rotating disk: short writes of a batch with much data cost one write of the log, and are placed together.
+#[test]
+fn short_writes_are_logged_and_placed_in_long_requests() {
+    let options = Options { deferred_write_bytes_max: Some(64 << 10), inline_bytes_max: 16 << 10, ..wide() };
+    let placed = |options: Options| {
+        let disk = formatted(128 << 20, 48 << 20, Pace::AtOnce, 1);
+        let mut shard = open(&disk, options);
+        let create = Change::CreateCollection { split_bits: 0 };
+        shard.submit(0, Transaction { collection: home(), changes: vec![create] });
+        super::settle(&mut shard);
+        let before = disk.counts();
+        // Scattered objects, and a long write among them.
+        let write = |n: u64, len: usize| Change::Write {
+            object: object(&format!("o{}", n * 7 % 40), n as u32),
+            offset: (n % 3) << 20,
+            data: vec![n as u8; len].into(),
+        };
+        let mut changes: Vec<Change> = (0..40).map(|n| write(n, 8192)).collect();
+        changes.push(write(50, 256 << 10));
+        for (tag, change) in changes.into_iter().enumerate() {
+            shard.submit(tag as u64 + 1, Transaction { collection: home(), changes: vec![change] });
+        }
+        super::settle(&mut shard);
+        let written = disk.counts();
+        let deferred = shard.figures().deferred;
+        shard.force_checkpoint();
+        super::settle(&mut shard);
+        assert_eq!(shard.figures().deferred, 0);
+        let mut again = open(&disk.power_cut(&mut device::dice::Dice::new(1)), small());
+        assert_eq!(super::dump::list(&mut again, home()).len(), 41);
+        (written.writes - before.writes, deferred, disk.counts().writes - written.writes)
+    };
+    let (writes, deferred, placing) = placed(options.clone());
+    assert_eq!(deferred, 40 * 8192, "all short writes, and not the long one");
+    assert!(writes <= 4, "{writes} writes of records and of the long write");
+    assert!(placing < 20, "{placing} writes of a checkpoint with 320 KiB of deferred data");
+    let (_, deferred, _) = placed(Options { deferred_write_bytes_max: None, ..options });
+    assert_eq!(deferred, 0, "the batch has too much data for its record");
+}
+
+fn wide() -> Options {
+    Options {
+        deferred_bytes_max: 8 << 20,
+        batch_bytes_max: 4 << 20,
+        log_bytes_max: 32 << 20,
+        first_fit: false,
+        ..small()
+    }
+}

@@ -1,6 +1,7 @@
 //! A shard, its disk, and two memory stores: `base` with the state after the last crash, and `front` with all submitted
 //! transactions.
 
+use super::disks::Disks;
 use super::dump::Dump;
 use super::{formatted, open};
 use crate::check::Depth;
@@ -10,8 +11,8 @@ use device::simulated::{Pace, Simulated};
 use store::memory::Config;
 use store::{Completion, MemoryStore, ObjectStore, Transaction};
 
-pub(crate) struct Rig {
-    pub(crate) disk: Simulated,
+pub(crate) struct Rig<D = Simulated> {
+    pub(crate) disk: D,
     pub(crate) shard: Shard,
     pub(crate) front: MemoryStore,
     base: MemoryStore,
@@ -34,15 +35,17 @@ impl Rig {
     pub(crate) fn new(size: u64, log_bytes: u64, pace: Pace, seed: u64, options: Options) -> Rig {
         Rig::on(formatted(size, log_bytes, pace, seed), options)
     }
+}
 
+impl<D: Disks> Rig<D> {
     /// A rig on a disk with an empty store.
-    pub(crate) fn on(disk: Simulated, options: Options) -> Rig {
+    pub(crate) fn on(disk: D, options: Options) -> Rig<D> {
         let shard = open(&disk, options.clone());
         Rig::around(disk, shard, options)
     }
 
     /// A shard without transactions, on a disk that others may use.
-    pub(crate) fn around(disk: Simulated, shard: Shard, options: Options) -> Rig {
+    pub(crate) fn around(disk: D, shard: Shard, options: Options) -> Rig<D> {
         Rig {
             disk,
             shard,
@@ -55,7 +58,7 @@ impl Rig {
     }
 
     /// An independent copy, at rest.
-    pub(crate) fn fork(&self, dice: &mut Dice) -> Rig {
+    pub(crate) fn fork(&self, dice: &mut Dice) -> Rig<D> {
         let disk = self.disk.killed(dice);
         let fork = |store: &MemoryStore| store.crash_image(0).expect("what is committed is tracked");
         Rig {
@@ -136,13 +139,13 @@ impl Rig {
     }
 
     /// Goes on with the image of a crash.
-    pub(crate) fn crash(&mut self, disk: Simulated, depth: Depth) {
+    pub(crate) fn crash(&mut self, disk: D, depth: Depth) {
         let reopened = open(&disk, self.options.clone());
         self.go_on_with(disk, reopened, depth);
     }
 
     /// Goes on with a shard that was opened on the image of a crash.
-    pub(crate) fn go_on_with(&mut self, disk: Simulated, mut reopened: Shard, depth: Depth) {
+    pub(crate) fn go_on_with(&mut self, disk: D, mut reopened: Shard, depth: Depth) {
         let survivors = self.survivors(&reopened);
         let mut expected = self.expected(&survivors);
         same(&mut reopened, &mut expected, depth);

@@ -1,8 +1,9 @@
 //! Disks for new OSDs: is a device there, free and blank, how large is it, does it rotate. Nothing is written.
 
 use super::record::OsdRecord;
-use crate::host::disk;
+use crate::host::making;
 use anyhow::{Context, ensure};
+use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -11,29 +12,16 @@ const BYTES_MIN: u64 = 1 << 30;
 
 /// A record for an OSD on a blank device.
 pub fn on_device(device: &Path, uuid: String) -> anyhow::Result<OsdRecord> {
+    let there = usable("--device", device)?;
+    let bytes = making::blank_bytes(device)?;
     let shown = device.display();
-    let there = device.metadata().with_context(|| format!("--device {shown}"))?;
-    let kind = there.file_type();
-    ensure!(
-        kind.is_block_device() || kind.is_file(),
-        "--device {shown} is neither a block device nor a file"
-    );
-    if kind.is_block_device() {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let numbers = device_numbers(there.rdev());
-        let mounted = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&numbers));
-        let place = mounted.and_then(|line| line.split(' ').nth(4)).unwrap_or_default();
-        ensure!(
-            mounted.is_none(),
-            "--device {shown} is mounted on {place}: unmount it, or choose another device"
-        );
-    }
-    let bytes = disk::blank_bytes(device)?;
     ensure!(bytes >= BYTES_MIN, "--device {shown} has {bytes} bytes: an OSD needs {BYTES_MIN} or more");
-    let class = class_of(if kind.is_block_device() { there.rdev() } else { there.dev() });
+    let class = class_of(if there.file_type().is_block_device() { there.rdev() } else { there.dev() });
     Ok(OsdRecord {
         uuid,
         device: Some(std::path::absolute(device)?),
+        db: None,
+        wal: None,
         bytes,
         class,
         id: None,
@@ -41,11 +29,37 @@ pub fn on_device(device: &Path, uuid: String) -> anyhow::Result<OsdRecord> {
     })
 }
 
+/// A blank device for a part of an OSD's store.
+pub fn further(flag: &str, device: &Path) -> anyhow::Result<PathBuf> {
+    usable(flag, device)?;
+    making::blank_bytes(device)?;
+    Ok(std::path::absolute(device)?)
+}
+
+/// Refuses what is neither a file nor a block device, or is mounted.
+fn usable(flag: &str, device: &Path) -> anyhow::Result<Metadata> {
+    let shown = device.display();
+    let there = device.metadata().with_context(|| format!("{flag} {shown}"))?;
+    let kind = there.file_type();
+    ensure!(kind.is_block_device() || kind.is_file(), "{flag} {shown} is neither a block device nor a file");
+    if kind.is_block_device() {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let numbers = device_numbers(there.rdev());
+        let mounted = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&numbers));
+        let place = mounted.and_then(|line| line.split(' ').nth(4)).unwrap_or_default();
+        ensure!(
+            mounted.is_none(),
+            "{flag} {shown} is mounted on {place}: unmount it, or choose another device"
+        );
+    }
+    Ok(there)
+}
+
 /// A record for an OSD on a file in the host's directory.
 pub fn on_file(dir: &Path, bytes: u64, uuid: String) -> anyhow::Result<OsdRecord> {
     ensure!(bytes >= BYTES_MIN, "--size {bytes}: an OSD needs {BYTES_MIN} bytes or more");
     let class = class_of(dir.metadata()?.dev());
-    Ok(OsdRecord { uuid, device: None, bytes, class, id: None, encrypted: false })
+    Ok(OsdRecord { uuid, device: None, db: None, wal: None, bytes, class, id: None, encrypted: false })
 }
 
 fn device_numbers(dev: u64) -> String {

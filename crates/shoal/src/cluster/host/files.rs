@@ -128,6 +128,8 @@ mod tests {
             class: "ssd".into(),
             id: Some(4),
             encrypted: false,
+            db: None,
+            wal: None,
         };
         let mut record = HostRecord {
             name: "h2".into(),

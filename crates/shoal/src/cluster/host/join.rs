@@ -29,6 +29,9 @@ pub struct Wish {
     pub addr: Option<IpAddr>,
     pub port: Option<u16>,
     pub devices: Vec<PathBuf>,
+    /// Devices for logs and index, and for logs alone, of the OSDs on `devices`, in their order.
+    pub dbs: Vec<PathBuf>,
+    pub wals: Vec<PathBuf>,
     /// OSDs on files in the directory.
     pub osds: Option<u32>,
     /// Of each file, in bytes.
@@ -86,11 +89,19 @@ pub fn plan(
     ] {
         ensure!(is_same, "{flag}: this host has joined with {own}; leave it out, or use another --dir");
     }
-    for device in &wish.devices {
+    for (flag, further) in [("--db", &wish.dbs), ("--wal", &wish.wals)] {
+        let (count, devices) = (further.len(), wish.devices.len());
+        ensure!(count <= devices, "{flag} was given {count} times, and --device {devices} times");
+    }
+    for (n, device) in wish.devices.iter().enumerate() {
         let path = std::path::absolute(device)?;
         if !record.osds.iter().any(|osd| osd.device.as_ref() == Some(&path)) {
             let osd = disks::on_device(device, new_uuid(random))?;
-            record.osds.push(OsdRecord { encrypted: wish.encrypt, ..osd });
+            let further = |flag, devices: &[PathBuf]| {
+                devices.get(n).map(|device| disks::further(flag, device)).transpose()
+            };
+            let (db, wal) = (further("--db", &wish.dbs)?, further("--wal", &wish.wals)?);
+            record.osds.push(OsdRecord { encrypted: wish.encrypt, db, wal, ..osd });
         }
     }
     let files = record.osds.iter().filter(|osd| osd.device.is_none()).count();
@@ -221,6 +232,9 @@ fn make_store(cluster: &Cluster, name: &str, osd: &OsdRecord) -> anyhow::Result<
         Some(device) => vec!["--device".to_owned(), device.display().to_string()],
         None => vec!["--size".to_owned(), size],
     };
+    for (flag, further) in [("--db", &osd.db), ("--wal", &osd.wal)] {
+        more.extend(further.iter().flat_map(|device| [flag.to_owned(), device.display().to_string()]));
+    }
     more.extend(osd.encrypted.then(|| "--encrypt".to_owned()));
     let daemon = cluster.daemon(name);
     let is_new = std::fs::symlink_metadata(daemon.data().join("block")).is_err();

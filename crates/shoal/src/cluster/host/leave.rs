@@ -4,7 +4,8 @@ use super::record::{HostRecord, Stage};
 use super::{files, supervise, wait};
 use crate::cluster::ask::{Asker, Refused};
 use crate::cluster::layout::{Cluster, conf_path};
-use crate::host::disk::{self, Owner};
+use crate::host::disk::Owner;
+use crate::host::making;
 use anyhow::{Context, bail, ensure};
 use client_host::{Access, Modes, NotAdmitted};
 use serde_json::{Value, json};
@@ -198,8 +199,10 @@ pub fn destroy(dir: &Path, record: &HostRecord) -> anyhow::Result<()> {
         let (Some(id), Some(device)) = (osd.id, &osd.device) else { continue };
         let owner =
             Owner { name: format!("osd.{id}"), osd_uuid: osd.uuid.clone(), fsid: record.fsid.clone() };
-        disk::wipe(device, &owner)?;
-        println!("{} is blank", device.display());
+        for device in [device].into_iter().chain(&osd.db).chain(&osd.wal) {
+            making::wipe(device, &owner)?;
+            println!("{} is blank", device.display());
+        }
     }
     for name in record.daemons() {
         let daemon = cluster.daemon(&name);

@@ -38,6 +38,11 @@ pub struct OsdRecord {
     pub uuid: String,
     /// A file in the directory if there is none.
     pub device: Option<PathBuf>,
+    /// Its db and wal devices.
+    #[serde(default)]
+    pub db: Option<PathBuf>,
+    #[serde(default)]
+    pub wal: Option<PathBuf>,
     pub bytes: u64,
     /// `hdd` or `ssd`.
     pub class: String,
@@ -145,6 +150,8 @@ mod tests {
             class: "ssd".into(),
             id,
             encrypted: true,
+            db: None,
+            wal: None,
         };
         let record = HostRecord {
             name: "h4".into(),

@@ -115,6 +115,8 @@ mod tests {
             class: "ssd".into(),
             id: Some(2),
             encrypted: false,
+            db: None,
+            wal: None,
         };
         let record = HostRecord {
             name: "h".into(),

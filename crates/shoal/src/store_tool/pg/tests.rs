@@ -3,7 +3,8 @@
 use super::access::Access;
 use super::file::{ExportReader, Record, RecordReader, RecordWriter, Totals};
 use super::{change, copy, example, export, import, show};
-use crate::host::disk::{Making, Owner, make};
+use crate::host::disk::Owner;
+use crate::host::making::{Making, make};
 use crate::host::store_files;
 use bytes::Bytes;
 use osd::pg::meta::{self, Stored};
@@ -33,7 +34,16 @@ impl Scratch {
         let path = self.0.join(format!("osd.{osd}"));
         let owner = Owner { name: format!("osd.{osd}"), osd_uuid: "u".into(), fsid: "f".into() };
         let (shards, size, identity) = (2, 96 << 20, [osd; 16]);
-        let making = Making { owner, shards, size, force: false, discard: false, identity, encryption: None };
+        let making = Making {
+            owner,
+            shards,
+            size,
+            force: false,
+            discard: false,
+            identity,
+            encryption: None,
+            further: Vec::new(),
+        };
         make(&path, &making).unwrap();
         let mut store = Access::open(&path).unwrap();
         store.apply(example::write_daemon(osd, epoch)).unwrap();
