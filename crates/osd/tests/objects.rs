@@ -391,6 +391,30 @@ fn clients_of_a_pg_that_is_not_here_are_held_back_and_let_go() {
     assert_eq!(backoffs(&mut host), [op_value::BACKOFF_UNBLOCK]);
 }
 
+/// The primary has this copy removed while the map splits the PG, whose children are elsewhere or here.
+#[test]
+fn split_of_a_pg_that_is_removed_makes_no_children() {
+    use osd::shard::ToControl;
+    use store::ObjectStore;
+    let mut host = Host::serving();
+    for n in 0..20 {
+        host.ask(&format!("o{n}"), vec![write_full(b"x")]);
+    }
+    host.map_meanwhile(vec![PgOrder::Remove { pg: pg() }]);
+    host.view.pools.get_mut(&POOL).unwrap().pg_num = 2;
+    let child = SpgId::from(PgId { pool: POOL, seed: 1 });
+    let split =
+        PgOrder::Split { pg: pg(), split_bits: 1, children: vec![(child, 1)], epoch: host.view.epoch + 1 };
+    host.map_meanwhile(vec![split, PgOrder::Idle { pg: pg() }]);
+    host.settle();
+    assert_eq!(host.store.collections(), []);
+    let removed = host.control.iter().filter_map(|said| match said {
+        ToControl::Removed { pg } => Some(*pg),
+        _ => None,
+    });
+    assert_eq!(removed.collect::<Vec<_>>(), [child, pg()]);
+}
+
 #[test]
 fn a_deleted_pools_pg_leaves_nothing_behind() {
     let mut host = Host::serving();

@@ -127,3 +127,10 @@ fn seed_with_a_long_absence_at_the_end_holds() {
 fn seed_with_a_split_ahead_of_its_map_settles() {
     holds_with(5, 3316);
 }
+
+/// A map split a PG whose copy was being removed: the OSD died of it.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_a_split_of_a_copy_that_goes_holds() {
+    holds_with(3, 3466);
+}

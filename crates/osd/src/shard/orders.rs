@@ -192,6 +192,9 @@ impl Shard {
         {
             return self.hold_order(key, order, fx);
         }
+        if known.is_some_and(|key| self.pgs[key].phase == PgPhase::Removing) {
+            return self.obey_while_removed(&order, fx);
+        }
         // A PG that is leaving for another core stays. What it has held is of the role that ends now.
         if let Some(key) = known {
             debug_assert!(!self.pgs[key].has_departed(), "{id} has an order, and is on another core");
@@ -217,6 +220,16 @@ impl Shard {
             }
             (PgOrder::Remove { .. }, Some(key)) => self.begin_removal(key, fx),
             (PgOrder::Idle { .. } | PgOrder::Split { .. } | PgOrder::Remove { .. }, None) => {}
+        }
+    }
+
+    /// The objects of a PG that is being removed go. So do those that a split would give to its children: there are no copies of
+    /// them here.
+    fn obey_while_removed(&self, order: &PgOrder, fx: &mut Fx) {
+        if let PgOrder::Split { children, .. } = order {
+            for (pg, _) in children {
+                fx.push(Effect::Control(ToControl::Removed { pg: *pg }));
+            }
         }
     }
 
