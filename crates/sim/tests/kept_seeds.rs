@@ -134,3 +134,10 @@ fn seed_with_a_split_ahead_of_its_map_settles() {
 fn seed_with_a_split_of_a_copy_that_goes_holds() {
     holds_with(3, 3466);
 }
+
+/// A read of the index that a reset held up let a PG's log spill when the clean stop was complete: there was a record to replay.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_an_answer_after_a_clean_stop_holds() {
+    holds_with(3, 3486);
+}

@@ -123,6 +123,11 @@ impl Checkpoints {
         self.stopping
     }
 
+    /// True once the stop is complete: nothing more may be logged.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
     /// Place of the newest durable manifest.
     pub(super) fn manifest_runs(&self) -> impl Iterator<Item = Run> {
         self.header.manifest.iter().flat_map(|place| place.runs.iter().copied())

@@ -317,11 +317,14 @@ impl Shard {
         if self.failed.is_none() {
             self.space.release(self.log.durable());
             self.settle_leases();
-            self.advance_stalled();
-            self.clean();
-            self.spill();
-            self.change_leases();
-            self.seal();
+            // The answer of a slow device may come when the stop is complete.
+            if !self.checkpoints.has_stopped() {
+                self.advance_stalled();
+                self.clean();
+                self.spill();
+                self.change_leases();
+                self.seal();
+            }
             let durable = LogMark(self.log.durable());
             self.index_has_more = self.index.maintain(durable, &mut self.io, &mut self.space);
             if let Some(error) = self.index.failed() {
@@ -349,7 +352,7 @@ impl Shard {
             || self.can_give_back()
             || self.waits_for_others()
             || cleans;
-        let background = background && self.failed.is_none();
+        let background = background && self.failed.is_none() && !self.checkpoints.has_stopped();
         self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
     }
 
