@@ -29,7 +29,8 @@ pub struct Model {
     pub head: Option<Head>,
 }
 
-/// Times of a rotating disk. A request that begins where the last one ended needs neither.
+/// Times of a rotating disk. A request that begins where the last one ended, and came before that end, needs neither; one that
+/// came later waits until its place is under the head again.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     /// To a neighbouring track, and over the whole disk.
@@ -56,9 +57,12 @@ impl Model {
 
 impl Head {
     /// Time until the head is over `offset` of a disk of `size` bytes.
-    fn moving_ns(&self, from: u64, offset: u64, size: u64) -> u64 {
+    fn moving_ns(&self, from: u64, offset: u64, size: u64, idle_ns: u64) -> u64 {
         if from == offset {
-            return 0;
+            return match idle_ns % self.rotation_ns {
+                0 => 0,
+                turned => self.rotation_ns - turned,
+            };
         }
         // A seek grows with the root of its distance.
         let part = (from.abs_diff(offset) as f64 / size as f64).sqrt();
@@ -297,7 +301,8 @@ impl Medium {
                     return self.writes_free_at.max(now) + self.model.flush_ns;
                 }
             };
-            let moving = head.moving_ns(self.head_at, offset, self.size);
+            let idle = now.saturating_sub(self.writes_free_at);
+            let moving = head.moving_ns(self.head_at, offset, self.size, idle);
             // One head for both directions.
             self.writes_free_at =
                 self.writes_free_at.max(now) + moving + len * 1_000 / self.model.write_bytes_per_us;

@@ -313,7 +313,7 @@ fn leases_of_two_devices_come_to_rest() {
         while table(&mut space, ZONE, Purpose::Flush).is_some_and(|block| block >= 1 << 44) {
             at_rest(&mut space);
         }
-        assert_eq!(space.index_bytes()[1], 20 * ZONE << 12);
+        assert_eq!(space.index_bytes()[1], (20 * ZONE) << 12);
         assert!(space.index_bytes()[0] > 0, "it spilled");
         at_rest(&mut space);
         space.leave_db();

@@ -133,7 +133,7 @@ fn round_trip(is_encrypted: bool) {
     brought_home(&disks, &leaving);
     let to = without_devices(&leaving, &[DeviceRole::Db]).unwrap();
     assert_eq!((to.devices.len(), to.areas.len()), (0, 1));
-    assert_eq!(to.shards[0].log.start, home.log.start, "where it was");
+    assert!(to.shards[0].log.end() <= home.log.end(), "in the room of the old one");
     let images = moved(&leaving, &to, &disks);
     for image in &images {
         image.set_pace(Pace::AtOnce);
