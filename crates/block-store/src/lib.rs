@@ -52,5 +52,5 @@ pub use grow::{GrowError, grow};
 pub use mkfs::format;
 pub use patience::Patience;
 pub use reading::Damage;
-pub use shard::{Failure, Figures, OpenError, Options, Shard};
+pub use shard::{Failure, Figures, OpenError, Options, Phase, Shard};
 pub use space::{Pool, Waker};

@@ -51,6 +51,7 @@ impl Shard {
         {
             self.pool.give_back(self.number, zone);
         }
+        self.space.set_pool_has_zones(self.pool.free_blocks() > 0);
         let can_give = self.may_change_leases();
         let spare = if can_give { self.space.zones_to_spare() } else { 0 };
         self.pool.set_spare(self.number, spare + self.leases.leaving.len() as u64);
