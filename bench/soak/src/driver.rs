@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::device::{Counts, Handle, Medium, Model, NextDue, unnamed_file};
+use crate::trace::Trace;
 use block_store::check::{Depth, Report};
 use block_store::{Figures, FormatOptions, Identity, Options, Shard};
 use hdrhistogram::Histogram;
@@ -36,6 +37,10 @@ pub struct OpenOptions {
     pub shards: usize,
     /// Caches of all shards together.
     pub cache_bytes: usize,
+    /// Turns of so many ms of processor time are told on standard error.
+    pub trace_turns_ms: Option<f64>,
+    /// Fixed time of a turn on the soak's clock.
+    pub turn_ns: Option<u64>,
 }
 
 pub struct Driver {
@@ -47,6 +52,7 @@ pub struct Driver {
     next_tag: u64,
     /// Processor time of each call into the store.
     turns: Histogram<u64>,
+    trace: Trace,
     cpu_ns: u64,
     out: Vec<Completion>,
 }
@@ -64,6 +70,7 @@ impl Driver {
         let file = unnamed_file(directory).expect("a file can be made there");
         let medium = Medium::new(size, file, model).expect("the file system takes sparse files of this size");
         let clock = Clock::default();
+        clock.fix_turns(open.turn_ns);
         let (mut handle, next_due) = Handle::new(&medium, &clock);
         let options = FormatOptions {
             identity: Identity(*b"soak of a store\0"),
@@ -82,6 +89,7 @@ impl Driver {
     fn open(clock: Clock, medium: Rc<RefCell<Medium>>, options: OpenOptions) -> (Driver, u64) {
         let mut opened = Vec::new();
         let mut cpu_ns = 0;
+        let trace = Trace::new(options.trace_turns_ms);
         let pool = {
             let (mut handle, next_due) = Handle::new(&medium, &clock);
             block_store::attach(&mut handle, &mut || wait_for(&clock, &next_due))
@@ -95,6 +103,7 @@ impl Driver {
             cpu_ns += used;
             let mut shard = shard.expect("the store opens");
             shard.set_cache_budget(options.cache_bytes / options.shards);
+            trace.observe(&mut shard, &clock);
             opened.push((shard, next_due));
         }
         let (turns, out) = (histogram(), Vec::new());
@@ -106,6 +115,7 @@ impl Driver {
             in_flight: HashMap::new(),
             next_tag: 0,
             turns,
+            trace,
             cpu_ns: 0,
             out,
         };
@@ -164,10 +174,17 @@ impl Driver {
         self.next_tag += 1;
         let tag = self.next_tag;
         self.in_flight.insert(tag, (kind, self.clock.now()));
+        self.trace.begin(&self.clock);
         let ((), used) = self.clock.turn(|| call(&mut self.shards[shard].0, tag));
+        self.trace.end("submit", used);
         self.cpu_ns += used;
         self.turns.saturating_record(used);
         tag
+    }
+
+    /// Names the phase of the soak for traced turns.
+    pub fn begin_phase(&mut self, name: &str) {
+        self.trace.begin_soak_phase(name);
     }
 
     pub fn in_flight(&self) -> usize {
@@ -182,7 +199,9 @@ impl Driver {
     pub fn turn(&mut self, ended: &mut Vec<Ended>) -> bool {
         let mut is_busy = false;
         for (shard, _) in &mut self.shards {
+            self.trace.begin(&self.clock);
             let (busy, used) = self.clock.turn(|| shard.poll(&mut self.out));
+            self.trace.end("poll", used);
             is_busy |= busy;
             self.cpu_ns += used;
             self.turns.saturating_record(used);
