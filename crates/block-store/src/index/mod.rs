@@ -419,9 +419,10 @@ impl Index {
         found.map_or(Get::Absent, Get::Found)
     }
 
-    /// From now on at most so many look-ups ask the tables; the others are pending, and their ticket is ready in the next turn.
-    /// Answers are remembered, so each repetition gets further. `None`: all look-ups are made.
-    pub fn limit_look_ups(&mut self, max: Option<u64>) {
+    /// A caller begins its queries. At most so many look-ups ask the tables; the others are pending, and their ticket is ready in
+    /// the next turn. Answers are remembered, so each repetition gets further. `None`: all look-ups are made.
+    pub fn begin_caller(&mut self, max: Option<u64>) {
+        self.memos.begin_caller();
         self.table_look_ups_end = max.map_or(u64::MAX, |max| self.table_look_ups + max);
     }
 

@@ -144,9 +144,9 @@ impl Shard {
         fetched: &Fetched,
         waits_before: u32,
     ) -> Result<Effect, Wait> {
-        self.index.limit_look_ups((waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
+        self.index.begin_caller((waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
         let planned = self.plan_within_limit(ticket, transaction, fetched);
-        self.index.limit_look_ups(None);
+        self.index.begin_caller(None);
         planned
     }
 
