@@ -16,6 +16,8 @@ struct State {
     now: Cell<u64>,
     /// Processor time that the model of the device has used.
     model: Cell<u64>,
+    /// Time of a turn, if it is fixed.
+    turn_ns: Cell<Option<u64>>,
 }
 
 impl Clock {
@@ -23,18 +25,27 @@ impl Clock {
         self.0.now.get()
     }
 
+    /// From now on the clock moves by a fixed time a turn, so that runs of one seed repeat.
+    pub fn fix_turns(&self, turn_ns: Option<u64>) {
+        self.0.turn_ns.set(turn_ns);
+    }
+
+    /// Processor time of the thread without the model's.
+    pub fn store_ns(&self) -> u64 {
+        thread_cpu_ns() - self.0.model.get()
+    }
+
     /// Moves the clock to `until`, if that is later.
     pub fn wait_until(&self, until: u64) {
         self.0.now.set(self.now().max(until));
     }
 
-    /// Runs a turn of the store. The clock moves by its processor time, which is returned.
+    /// Runs a turn of the store and returns its processor time, by which the clock moves.
     pub fn turn<T>(&self, run: impl FnOnce() -> T) -> (T, u64) {
-        let (model, started) = (self.0.model.get(), thread_cpu_ns());
+        let started = self.store_ns();
         let value = run();
-        let used = thread_cpu_ns() - started;
-        let used = used.saturating_sub(self.0.model.get() - model);
-        self.0.now.set(self.now() + used);
+        let used = self.store_ns() - started;
+        self.0.now.set(self.now() + self.0.turn_ns.get().unwrap_or(used));
         (value, used)
     }
 

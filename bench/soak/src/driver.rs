@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::device::{Counts, Handle, Medium, Model, NextDue, unnamed_file};
+use crate::trace::Trace;
 use block_store::check::{Depth, Report};
 use block_store::format::DeviceRole;
 use block_store::{Figures, FormatOptions, Identity, Options, Shard};
@@ -50,6 +51,10 @@ pub struct OpenOptions {
     pub shards: usize,
     /// Caches of all shards together.
     pub cache_bytes: usize,
+    /// Turns of so many ms of processor time are told on standard error.
+    pub trace_turns_ms: Option<f64>,
+    /// Fixed time of a turn on the soak's clock.
+    pub turn_ns: Option<u64>,
 }
 
 /// The main device, and the db device if there is one.
@@ -85,6 +90,7 @@ pub struct Driver {
     next_tag: u64,
     /// Processor time of each call into the store.
     turns: Histogram<u64>,
+    trace: Trace,
     cpu_ns: u64,
     out: Vec<Completion>,
 }
@@ -108,6 +114,7 @@ impl Driver {
             db: disks.db_bytes.map(|bytes| medium(bytes, Model::default())),
         };
         let clock = Clock::default();
+        clock.fix_turns(open.turn_ns);
         let (mut handle, next_due) = media.handle(&clock);
         let db = disks.db_bytes.map(|_| (DeviceRole::Db, Identity(*b"db of that store")));
         let options = FormatOptions {
@@ -128,6 +135,7 @@ impl Driver {
     fn open(clock: Clock, media: Media, options: OpenOptions) -> (Driver, u64) {
         let mut opened = Vec::new();
         let mut cpu_ns = 0;
+        let trace = Trace::new(options.trace_turns_ms);
         let pool = {
             let (mut handle, next_due) = media.handle(&clock);
             block_store::attach(&mut *handle, &mut || wait_for(&clock, &next_due))
@@ -145,6 +153,7 @@ impl Driver {
             cpu_ns += used;
             let mut shard = shard.expect("the store opens");
             shard.set_cache_budget(options.cache_bytes / options.shards);
+            trace.observe(&mut shard, &clock);
             opened.push((shard, next_due));
         }
         let (turns, out) = (histogram(), Vec::new());
@@ -156,6 +165,7 @@ impl Driver {
             in_flight: HashMap::new(),
             next_tag: 0,
             turns,
+            trace,
             cpu_ns: 0,
             out,
         };
@@ -214,10 +224,17 @@ impl Driver {
         self.next_tag += 1;
         let tag = self.next_tag;
         self.in_flight.insert(tag, (kind, self.clock.now()));
+        self.trace.begin(&self.clock);
         let ((), used) = self.clock.turn(|| call(&mut self.shards[shard].0, tag));
+        self.trace.end("submit", used);
         self.cpu_ns += used;
         self.turns.saturating_record(used);
         tag
+    }
+
+    /// Names the phase of the soak for traced turns.
+    pub fn begin_phase(&mut self, name: &str) {
+        self.trace.begin_soak_phase(name);
     }
 
     pub fn in_flight(&self) -> usize {
@@ -232,7 +249,9 @@ impl Driver {
     pub fn turn(&mut self, ended: &mut Vec<Ended>) -> bool {
         let mut is_busy = false;
         for (shard, _) in &mut self.shards {
+            self.trace.begin(&self.clock);
             let (busy, used) = self.clock.turn(|| shard.poll(&mut self.out));
+            self.trace.end("poll", used);
             is_busy |= busy;
             self.cpu_ns += used;
             self.turns.saturating_record(used);

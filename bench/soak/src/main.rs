@@ -13,6 +13,7 @@ mod phases;
 mod removal;
 mod report;
 mod stats;
+mod trace;
 
 use clap::{Parser, ValueEnum};
 use device::Model;
@@ -21,9 +22,9 @@ use phases::{Lengths, Population, Soak};
 use report::Report;
 use std::path::PathBuf;
 
-/// As in the daemon: what memory costs depends on it.
+/// As in the daemon, with its options: jemalloc's own ones give memory back in the middle of turns.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: runtime::memory::Allocator = runtime::memory::Allocator;
 
 /// Ages a block store and reports rates, latencies, costs and space.
 #[derive(Parser)]
@@ -64,9 +65,23 @@ struct Args {
     /// Operations in flight.
     #[arg(long, default_value_t = 16)]
     depth: usize,
+    /// Omap keys of a transaction, while omaps are filled.
+    #[arg(long, default_value_t = 1_000)]
+    omap_step: u64,
     /// Caches of all shards together, in MiB.
     #[arg(long, default_value_t = 2048)]
     cache_mib: usize,
+    /// Tell turns of at least so many ms of processor time, with their phases.
+    #[arg(long, value_name = "MS")]
+    trace_turns: Option<f64>,
+    /// Move the clock by a fixed time a turn: runs of one seed do the same work in the same turns. Rates and latencies mean
+    /// nothing then.
+    #[arg(long, value_name = "NS")]
+    turn_ns: Option<u64>,
+    /// Memory that is touched and freed before, in MiB. The first use of a page costs a virtual machine's host a fault of up to
+    /// milliseconds, which counts as the turn's. [default: the caches and 1 GiB]
+    #[arg(long, value_name = "MIB")]
+    warm_mib: Option<usize>,
     /// Seed of the random operations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -106,8 +121,17 @@ enum Mode {
     Generations,
 }
 
+/// Touches and frees memory, which the allocator keeps.
+fn warm_up(mib: usize) {
+    const PIECE: usize = 4 << 20;
+    let mut pieces: Vec<Vec<u8>> = (0..mib / 4).map(|_| Vec::with_capacity(PIECE)).collect();
+    pieces.iter_mut().for_each(|piece| piece.resize(PIECE, 1));
+    std::hint::black_box(&pieces);
+}
+
 fn main() {
     let args = Args::parse();
+    warm_up(args.warm_mib.unwrap_or(args.cache_mib + 1024));
     let device_bytes = args.gib << 30;
     let population = Population::of(device_bytes, args.fill);
     let lengths = Lengths {
@@ -115,10 +139,16 @@ fn main() {
         aging: args.aging,
         window: args.aging.div_ceil(10).max(1),
         depth: args.depth,
+        omap_step: args.omap_step,
     };
     let is_rotating = args.disk == Disk::Hdd;
-    let defers = is_rotating && !args.no_deferral;
-    let options = OpenOptions { defers, shards: args.shards, cache_bytes: args.cache_mib << 20 };
+    let options = OpenOptions {
+        shards: args.shards,
+        cache_bytes: args.cache_mib << 20,
+        defers: is_rotating && !args.no_deferral,
+        trace_turns_ms: args.trace_turns,
+        turn_ns: args.turn_ns,
+    };
     let disks = Disks {
         bytes: device_bytes,
         model: if is_rotating { Model::rotating() } else { Model::default() },

@@ -39,6 +39,8 @@ pub struct Lengths {
     pub aging: u64,
     pub window: u64,
     pub depth: usize,
+    /// Keys of a transaction that fills omaps.
+    pub omap_step: u64,
 }
 
 pub struct Soak {
@@ -84,6 +86,7 @@ impl Soak {
         window: u64,
         mut step: impl FnMut(&mut Soak, u64, &mut Window),
     ) {
+        self.driver.begin_phase(name);
         let progress = progress(name, ops);
         let (mut started, mut ended) = (0, Vec::new());
         while started < ops {
@@ -188,9 +191,9 @@ impl Soak {
             soak.is_small_there[at as usize] = true;
             soak.submit(Kind::Write4k, name, vec![objects::write(name, 0, 1)], window);
         });
-        // A thousand keys a transaction; neighbours in time are of different objects, as of many buckets.
-        const KEYS: u64 = 1_000;
-        let (omaps, steps) = (self.population.omaps, OMAP_KEYS / KEYS);
+        // Neighbours in time are of different objects, as of many buckets.
+        let keys = self.lengths.omap_step.clamp(1, OMAP_KEYS);
+        let (omaps, steps) = (self.population.omaps, OMAP_KEYS / keys);
         self.phase(
             "fill, omap keys",
             omaps * steps,
@@ -198,7 +201,7 @@ impl Soak {
             |soak, at, window| {
                 let (step, object) = (at / omaps, at % omaps);
                 let name = Name::Omap(object);
-                let entries = omap_entries(object, (step * KEYS..(step + 1) * KEYS).map(objects::mix));
+                let entries = omap_entries(object, (step * keys..(step + 1) * keys).map(objects::mix));
                 soak.submit(Kind::Omap, name, vec![Change::OmapSet { object: name.id(), entries }], window);
             },
         );

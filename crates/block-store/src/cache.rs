@@ -55,8 +55,9 @@ pub struct Cache<N, E> {
     names: HashTable<u32>,
     short: VecDeque<Place>,
     main: VecDeque<Place>,
-    ghosts: VecDeque<N>,
-    ghost_names: HashTable<N>,
+    /// Hashes of names.
+    ghosts: VecDeque<u64>,
+    ghost_names: HashTable<u64>,
     bytes: usize,
     short_bytes: usize,
     budget: usize,
@@ -66,6 +67,12 @@ pub struct Cache<N, E> {
 /// Memory of the map, the queues and the slot for one entry.
 pub const OVERHEAD: usize = 96;
 const USES_MAX: u8 = 3;
+/// Entries that one call looks at for eviction, some 100 us.
+const STEPS_OF_TRIM: usize = 512;
+/// Ghosts that an eviction forgets.
+const GHOSTS_FORGOTTEN_MAX: usize = 8;
+/// Bytes of a page of memory.
+const PAGE: usize = 4096;
 
 impl<N: Name, E: Entry> Cache<N, E> {
     /// `budget_min` is the smallest budget, whatever is set.
@@ -88,32 +95,38 @@ impl<N: Name, E: Entry> Cache<N, E> {
         cache
     }
 
-    /// Takes address space for as many entries of a block as the budget holds, so that no insert moves or rehashes all of
-    /// them. Twice as much in the tables: removed entries leave few traces there.
+    /// Takes memory for as many entries of a block as the budget holds, so that no insert moves or rehashes all of them, nor is
+    /// the first to touch a page. Twice as much in the tables: removed entries leave few traces there.
     fn reserve(&mut self) {
         let entries = self.budget / BLOCK;
-        if entries <= self.slots.capacity() {
+        if entries <= self.slots.len() {
             return;
         }
         let Cache { slots, fillings, free, names, short, main, ghosts, ghost_names, .. } = self;
-        slots.reserve(entries.saturating_sub(slots.len()));
-        fillings.reserve(entries.saturating_sub(fillings.len()));
-        free.reserve(entries.saturating_sub(free.len()));
-        short.reserve(entries.saturating_sub(short.len()));
-        main.reserve((2 * entries).saturating_sub(main.len()));
-        ghosts.reserve(entries.saturating_sub(ghosts.len()));
-        names.reserve((2 * entries).saturating_sub(names.len()), |i| name_of(slots, *i).hash());
-        ghost_names.reserve((2 * entries).saturating_sub(ghost_names.len()), |ghost| ghost.hash());
+        let before = slots.len() as u32;
+        free.reserve(entries);
+        slots.resize_with(entries, || None);
+        fillings.resize(entries, 0);
+        free.extend((before..entries as u32).rev());
+        touch_queue(short, entries, Place { slot: 0, filling: 0 });
+        touch_queue(main, 2 * entries, Place { slot: 0, filling: 0 });
+        touch_queue(ghosts, entries, 0);
+        let more = |used: usize| (2 * entries).saturating_sub(used);
+        names.reserve(more(names.len()), |i| name_of(slots, *i).hash());
+        ghost_names.reserve(more(ghost_names.len()), |ghost| *ghost);
+        touch_table(names, 0);
+        touch_table(ghost_names, 0);
     }
 
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// Sets the budget. A much smaller one is reached by and by: see [`Cache::trim`].
     pub fn set_budget(&mut self, bytes: usize, gone: &mut impl FnMut(N, E)) {
         self.budget = bytes.max(self.budget_min);
         self.reserve();
-        self.shrink(gone);
+        self.trim(gone);
     }
 
     /// The slot of an entry, for [`Cache::entry`]. Counts as a use.
@@ -144,7 +157,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
         let pins = pins + self.slot_of(name).map_or(0, |slot| slot.pins);
         self.take(name);
         let bytes = OVERHEAD + entry.bytes();
-        let ghost = self.ghost_names.find_entry(name.hash(), |ghost| *ghost == name);
+        let ghost = self.ghost_names.find_entry(name.hash(), |ghost| *ghost == name.hash());
         let short = ghost.map(|ghost| ghost.remove()).is_err();
         let slot = Slot { name, entry, bytes, uses: 0, pins, short };
         let number = self.free.pop().unwrap_or_else(|| {
@@ -165,7 +178,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
         } else {
             self.main.push_back(place);
         }
-        self.shrink(gone);
+        self.trim(gone);
     }
 
     /// Pins an entry until [`Cache::unpin`]. Returns false if there is none.
@@ -203,23 +216,27 @@ impl<N: Name, E: Entry> Cache<N, E> {
         self.slots[number as usize].as_mut()
     }
 
-    fn shrink(&mut self, gone: &mut impl FnMut(N, E)) {
-        // Pinned entries are put back: stop when only those are left.
-        let mut patience = 4 * (self.short.len() + self.main.len());
-        while self.bytes > self.budget && patience > 0 {
-            patience -= 1;
-            if self.short_bytes * 10 > self.budget || self.main.is_empty() {
-                self.step_short(gone);
-            } else {
-                self.step_main(gone);
+    /// Evicts some entries, while they are more than the budget. Returns true if another call would get further; pinned ones
+    /// stay.
+    pub fn trim(&mut self, gone: &mut impl FnMut(N, E)) -> bool {
+        let mut got_further = false;
+        for _ in 0..STEPS_OF_TRIM {
+            if self.bytes <= self.budget {
+                return false;
             }
+            got_further |= match self.short_bytes * 10 > self.budget || self.main.is_empty() {
+                true => self.step_short(gone),
+                false => self.step_main(gone),
+            };
         }
+        got_further
     }
 
-    fn step_short(&mut self, gone: &mut impl FnMut(N, E)) {
-        let Some(place) = self.short.pop_front() else { return };
+    /// Looks at the first of the short queue. Returns false if there is none.
+    fn step_short(&mut self, gone: &mut impl FnMut(N, E)) -> bool {
+        let Some(place) = self.short.pop_front() else { return false };
         if !is_filled(&self.slots, &self.fillings, place) {
-            return;
+            return true;
         }
         let slot = self.slots[place.slot as usize].as_mut().expect("filled");
         // The first use is that of the reader that loaded it.
@@ -228,29 +245,33 @@ impl<N: Name, E: Entry> Cache<N, E> {
             slot.short = false;
             slot.uses = 0;
             self.main.push_back(place);
-            return;
+            return true;
         }
         let name = slot.name;
         let entry = self.remove(place.slot);
         if !entry.is_passing() {
-            self.remember(name);
+            self.remember(name.hash());
         }
         gone(name, entry);
+        true
     }
 
-    fn step_main(&mut self, gone: &mut impl FnMut(N, E)) {
-        let Some(place) = self.main.pop_front() else { return };
+    /// Looks at the first of the main queue. Returns false if there is none, or it is pinned and unused.
+    fn step_main(&mut self, gone: &mut impl FnMut(N, E)) -> bool {
+        let Some(place) = self.main.pop_front() else { return false };
         if !is_filled(&self.slots, &self.fillings, place) {
-            return;
+            return true;
         }
         let slot = self.slots[place.slot as usize].as_mut().expect("filled");
-        if slot.uses > 0 || slot.pins > 0 {
+        let is_used = slot.uses > 0;
+        if is_used || slot.pins > 0 {
             slot.uses = slot.uses.saturating_sub(1);
             self.main.push_back(place);
-        } else {
-            let name = slot.name;
-            gone(name, self.remove(place.slot));
+            return is_used;
         }
+        let name = slot.name;
+        gone(name, self.remove(place.slot));
+        true
     }
 
     fn remove(&mut self, number: u32) -> E {
@@ -266,17 +287,39 @@ impl<N: Name, E: Entry> Cache<N, E> {
         slot.entry
     }
 
-    fn remember(&mut self, name: N) {
+    fn remember(&mut self, name: u64) {
         // As many as entries of the main queue.
-        while self.ghosts.len() > self.main.len().max(64) {
+        for _ in 0..GHOSTS_FORGOTTEN_MAX {
+            if self.ghosts.len() <= self.main.len().max(64) {
+                break;
+            }
             let old = self.ghosts.pop_front().expect("not empty");
-            if let Ok(entry) = self.ghost_names.find_entry(old.hash(), |ghost| *ghost == old) {
+            if let Ok(entry) = self.ghost_names.find_entry(old, |ghost| *ghost == old) {
                 entry.remove();
             }
         }
         self.ghosts.push_back(name);
-        self.ghost_names.entry(name.hash(), |ghost| *ghost == name, |ghost| ghost.hash()).or_insert(name);
+        self.ghost_names.entry(name, |ghost| *ghost == name, |ghost| *ghost).or_insert(name);
     }
+}
+
+/// Grows a queue to a capacity, and writes to all of it.
+fn touch_queue<T: Copy>(queue: &mut VecDeque<T>, capacity: usize, filler: T) {
+    let len = queue.len();
+    queue.resize(capacity.max(len), filler);
+    queue.truncate(len);
+}
+
+/// Writes to every page of an empty table.
+pub fn touch_table<T: Copy>(table: &mut HashTable<T>, filler: T) {
+    if !table.is_empty() {
+        return;
+    }
+    // The low bits of a hash are the place of its entry, of as many as the next power of two.
+    for place in (0..table.capacity().next_power_of_two()).step_by((PAGE / size_of::<T>()).max(1)) {
+        table.insert_unique(place as u64, filler, |_| 0);
+    }
+    table.clear();
 }
 
 fn is_filled<N, E>(slots: &[Option<Slot<N, E>>], fillings: &[u32], place: Place) -> bool {
@@ -363,9 +406,33 @@ mod tests {
         (0..1000).for_each(|i| cache.unpin(i));
         let mut gone = 0;
         cache.set_budget(0, &mut |_, _| gone += 1);
+        while cache.trim(&mut |_, _| gone += 1) {}
         assert!(cache.bytes() <= BUDGET && cache.bytes() > BUDGET / 2);
         let left = (0..1000).filter(|i| cache.find(*i).is_some()).count();
         assert_eq!((cache.bytes, gone), (left * (OVERHEAD + ONE), 1000 - left));
+    }
+
+    #[test]
+    fn smaller_budget_is_reached_in_steps() {
+        const ENTRIES: u64 = 3000;
+        let mut cache: Cache<u64, Kept> = Cache::new(1 << 20, 0);
+        (0..ENTRIES).for_each(|name| insert(&mut cache, name, 0));
+        let (before, mut gone) = (cache.bytes, 0);
+        cache.set_budget(0, &mut |_, _| gone += 1);
+        assert_eq!(cache.bytes, before - STEPS_OF_TRIM * (OVERHEAD + ONE));
+        while cache.trim(&mut |_, _| gone += 1) {}
+        assert_eq!((cache.bytes, gone), (0, ENTRIES));
+    }
+
+    #[test]
+    fn cache_of_pinned_entries_has_nothing_to_trim() {
+        let mut cache = cache();
+        (0..2000).for_each(|name| insert(&mut cache, name, 1));
+        let mut calls = 0;
+        while cache.trim(&mut |_, _| panic!("it is pinned")) {
+            calls += 1;
+        }
+        assert!(calls <= 8, "{calls} calls");
     }
 
     #[test]

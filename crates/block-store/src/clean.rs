@@ -68,7 +68,19 @@ impl Clean {
 
     pub fn set_budget(&mut self, bytes: usize) {
         let places = &mut self.places;
+        // All blocks that fit, so that no insert rehashes them. Twice as many: removed entries leave few traces.
+        let blocks = 2 * bytes / BLOCK;
+        if blocks > places.capacity() {
+            places.reserve(blocks - places.len(), |place| hash(place.block));
+            cache::touch_table(places, Place { block: 0, first: 0 });
+        }
         self.runs.set_budget(bytes, &mut |first, extent| unplace(places, first, &extent));
+    }
+
+    /// Evicts some runs, while they are more than the budget. Returns true if another call would get further.
+    pub fn trim(&mut self) -> bool {
+        let places = &mut self.places;
+        self.runs.trim(&mut |first, extent| unplace(places, first, &extent))
     }
 
     /// The buffer with a block's bytes, and their offset in it.
@@ -186,6 +198,7 @@ mod tests {
                     Action::Budget(bytes) => {
                         budget = bytes;
                         clean.set_budget(bytes);
+                        while clean.trim() {}
                     }
                 }
                 prop_assert!(clean.bytes() <= budget);

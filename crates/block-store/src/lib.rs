@@ -54,5 +54,5 @@ pub use mkfs::format;
 pub use patience::Patience;
 pub use reading::Damage;
 pub use relocate::{RelocateError, relocate, without_devices};
-pub use shard::{DeviceFigures, Failure, Figures, OpenError, Options, Shard};
+pub use shard::{DeviceFigures, Failure, Figures, OpenError, Options, Phase, Shard};
 pub use space::{Pool, Waker};

@@ -48,6 +48,11 @@ impl View<'_> {
         }
     }
 
+    /// True if further look-ups are for the next turn.
+    pub fn is_at_limit(&self) -> bool {
+        self.index.is_at_limit()
+    }
+
     /// A layer and its ancestors, nearest first.
     pub fn layers(&mut self, number: u64, is_layered: bool) -> Result<Ancestors, Wait> {
         let mut out = Ancestors::from_slice(&[number]);

@@ -6,12 +6,13 @@
 use super::levels::{FRESH_MAX, Levels, covering};
 use super::memtable::{Memtable, Place};
 use super::merge::Merge;
+use super::replaced::Replaced;
 use super::table::Table;
 use super::writer::{Ground, Writer};
 use super::{Index, LogMark, Options, Purpose, TakeSpace, token};
 use crate::io::Io;
 use bytes::Bytes;
-use device::{BLOCK, DeviceError};
+use device::DeviceError;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -58,9 +59,7 @@ pub struct Flush {
 pub struct Background {
     flush: Option<Flush>,
     pub merge: Option<Merge>,
-    /// Replaced tables, with the version of the manifest that must be durable before their space is freed.
-    replaced: Vec<(Arc<Table>, u64)>,
-    pub replaced_bytes: u64,
+    pub replaced: Replaced,
     /// A flush or a merge waits for space.
     pub starving: bool,
     /// Merges given up in a row.
@@ -69,7 +68,6 @@ pub struct Background {
     pub next_table: u64,
     /// Manifests made.
     pub version: u64,
-    pub durable_version: u64,
     pub failed: Option<DeviceError>,
 }
 
@@ -103,9 +101,7 @@ impl Index {
         if background.failed.is_some() {
             return false;
         }
-        if !background.replaced.is_empty() {
-            background.give_back(space);
-        }
+        let gives_back = background.replaced.give_back(space);
         background.start(&self.memory, &mut self.levels, durable, &self.options, space);
         // With so many runs in level 0, changes wait for the merge as they do for a flush. A small merge frees what it took.
         let is_urgent = self.levels.fresh.len() >= FRESH_MAX || self.levels.takes_small_steps();
@@ -162,7 +158,7 @@ impl Index {
         background.credit = background.credit.saturating_sub(granted.saturating_sub(work));
         // Other work may be due now, without a completion to announce it.
         let installed = self.install();
-        work == 0 || installed || gave_up || !self.memory.retired.is_empty()
+        work == 0 || installed || gave_up || gives_back || !self.memory.retired.is_empty()
     }
 
     /// Adds merge work for changes of so many bytes.
@@ -287,37 +283,8 @@ impl Background {
 
     /// Keeps a table that is in no level until its space may be freed.
     fn replace(&mut self, table: Arc<Table>) {
-        // No manifest has named it: its space is free at once.
-        let after = if table.born == self.version { 0 } else { self.version + 1 };
-        self.replaced_bytes += table.bytes();
-        self.replaced.push((table, after));
-    }
-
-    pub fn give_back(&mut self, space: &mut dyn TakeSpace) {
-        let (durable, left) = (self.durable_version, &mut self.replaced_bytes);
-        // A read in flight keeps its table.
-        self.replaced.retain(|(table, after)| {
-            let free = *after <= durable && Arc::strong_count(table) == 1;
-            if free {
-                *left -= table.bytes();
-                for (unit, units) in &table.runs {
-                    space.give_back(unit * BLOCK as u64, units * BLOCK as u64);
-                }
-            }
-            !free
-        });
-    }
-
-    /// True if replaced tables wait for a manifest only.
-    pub fn holds_back(&self) -> bool {
-        let waits = |(table, after): &(Arc<Table>, u64)| {
-            *after > self.durable_version && Arc::strong_count(table) == 1
-        };
-        self.replaced.iter().any(waits)
-    }
-
-    pub fn replaced_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.replaced.iter().map(|(table, _)| table)
+        let is_named = table.born != self.version;
+        self.replaced.add(table, is_named.then_some(self.version + 1));
     }
 
     pub fn memory(&self) -> usize {

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 /// Queries of one caller in a row that are not remembered: [`super::recent`] has them.
 const SKIPPED: usize = 64;
+/// Answers of one caller that are remembered.
+const ANSWERS_OF_ONE_MAX: usize = 1 << 13;
 /// Answers of all waiting callers. At more all are forgotten: a caller may never come back.
 const ANSWERS_MAX: usize = 1 << 14;
 
@@ -33,6 +35,13 @@ impl Memos {
     pub fn begin(&mut self, ticket: Ticket) {
         if self.asker != Some(ticket) {
             self.change_asker(ticket);
+        }
+    }
+
+    /// A caller begins its queries. One that did not wait needs no answers again, and the next may have its ticket.
+    pub fn begin_caller(&mut self) {
+        if !self.waits {
+            self.asker = None;
         }
     }
 
@@ -70,7 +79,7 @@ impl Memos {
     #[inline]
     pub fn keep(&mut self, key: &[u8], hash: u64, value: &Option<Bytes>) {
         self.asked += 1;
-        if self.asked > SKIPPED {
+        if self.asked > SKIPPED && self.answers.len() < ANSWERS_OF_ONE_MAX {
             let answer = Answer::new(key, hash, value.clone());
             self.answers.insert_unique(hash, answer, |answer| answer.hash);
         }
@@ -108,6 +117,23 @@ mod tests {
         assert_eq!(memos.find(&99_u64.to_be_bytes(), 98), None, "another hash");
         memos.begin(Ticket(2));
         assert_eq!(memos.find(&99_u64.to_be_bytes(), 99), None, "it did not wait");
+    }
+
+    #[test]
+    fn callers_of_one_ticket_that_do_not_wait_keep_no_answers() {
+        let mut memos = Memos::default();
+        for _ in 0..100 {
+            memos.begin_caller();
+            ask(&mut memos, 1, 100);
+            assert_eq!(memos.answers.len(), 100 - SKIPPED);
+        }
+        memos.hold(Ticket(1));
+        memos.begin_caller();
+        memos.begin(Ticket(1));
+        assert_eq!(memos.find(&99_u64.to_be_bytes(), 99), Some(&None), "it waited");
+        memos.begin_caller();
+        ask(&mut memos, 1, 3 * ANSWERS_OF_ONE_MAX as u64);
+        assert!(memos.answers.len() <= ANSWERS_OF_ONE_MAX);
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod merge;
 mod node;
 mod reads;
 mod recent;
+mod replaced;
 mod scan;
 mod sorted;
 mod source;
@@ -51,6 +52,7 @@ use maintain::{Background, Memory};
 use memo::Memos;
 use reads::{Found, Reads, Unavailable};
 use recent::Recent;
+use replaced::Replaced;
 use thiserror::Error;
 
 /// A position in the log: the sequence of a record. The mark of a change is that of its record.
@@ -254,6 +256,9 @@ pub struct Index {
     durable: LogMark,
     scan_steps: u64,
     look_ups: u64,
+    /// Look-ups that asked the tables, and their number at which the present caller has had its share.
+    table_look_ups: u64,
+    table_look_ups_end: u64,
 }
 
 impl Index {
@@ -271,6 +276,8 @@ impl Index {
             durable: LogMark::default(),
             scan_steps: 0,
             look_ups: 0,
+            table_look_ups: 0,
+            table_look_ups_end: u64::MAX,
             options,
         }
     }
@@ -284,7 +291,7 @@ impl Index {
         index.background.next_table = state.next_table;
         // Older than this version, so that no table is freed before a new manifest is durable.
         index.background.version = 1;
-        index.background.durable_version = 1;
+        index.background.replaced = Replaced::new(1);
         (index.applied, index.flushed, index.durable) = (state.flushed, state.flushed, state.flushed);
         Ok(index)
     }
@@ -300,7 +307,7 @@ impl Index {
 
     /// Device runs (offset, length) of tables, including replaced ones that are not freed.
     pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
-        let tables = self.levels.tables().chain(self.background.replaced_tables());
+        let tables = self.levels.tables().chain(self.background.replaced.tables());
         tables.flat_map(|table| &table.runs).map(|(unit, units)| (unit * BLOCK as u64, units * BLOCK as u64))
     }
 
@@ -384,6 +391,12 @@ impl Index {
         if let Some(value) = self.memos.find(key, hash) {
             return value.clone().map_or(Get::Absent, Get::Found);
         }
+        if self.is_at_limit() {
+            self.reads.go_on_later(ticket);
+            self.memos.hold(ticket);
+            return Get::Pending;
+        }
+        self.table_look_ups += 1;
         self.reads.begin(ticket);
         let mut found = None;
         let mut runs = self.levels.runs();
@@ -414,6 +427,18 @@ impl Index {
         self.recent.keep(key, hash, found.clone());
         self.memos.keep(key, hash, &found);
         found.map_or(Get::Absent, Get::Found)
+    }
+
+    /// A caller begins its queries. At most so many look-ups ask the tables; the others are pending, and their ticket is ready in
+    /// the next turn. Answers are remembered, so each repetition gets further. `None`: all look-ups are made.
+    pub fn begin_caller(&mut self, max: Option<u64>) {
+        self.memos.begin_caller();
+        self.table_look_ups_end = max.map_or(u64::MAX, |max| self.table_look_ups + max);
+    }
+
+    /// True if a look-up would be pending for its number alone.
+    pub fn is_at_limit(&self) -> bool {
+        self.table_look_ups >= self.table_look_ups_end
     }
 
     /// The ticket's queries of this turn are made, and some are pending: the blocks that they used stay until the queries are
@@ -523,6 +548,12 @@ impl Index {
         self.scan_steps
     }
 
+    /// Look-ups that asked the tables.
+    #[cfg(test)]
+    pub fn table_look_ups(&self) -> u64 {
+        self.table_look_ups
+    }
+
     /// Look-ups, and entries that scans have looked at: a measure of the work of queries.
     pub fn query_steps(&self) -> u64 {
         self.look_ups + self.scan_steps
@@ -530,7 +561,7 @@ impl Index {
 
     /// True if much space is held by replaced tables until a manifest is durable: time for a checkpoint.
     pub fn wants_manifest(&self) -> bool {
-        self.background.replaced_bytes > self.options.level_bytes.max(self.levels.bytes() / 4)
+        self.background.replaced.waiting_bytes() > self.options.level_bytes.max(self.levels.bytes() / 4)
     }
 
     pub fn is_all_in_tables(&self) -> bool {
@@ -544,7 +575,7 @@ impl Index {
 
     /// True if a durable manifest of the present tables would free space.
     pub fn holds_back(&self) -> bool {
-        self.background.holds_back()
+        self.background.replaced.waits_for_manifest()
     }
 
     /// Gives up a merge that waits for space, to free the space that it holds. Returns false if there is none.
@@ -555,7 +586,7 @@ impl Index {
 
     /// Upper bound of the space that a durable manifest would free.
     pub fn replaced_bytes(&self) -> u64 {
-        self.background.replaced_bytes
+        self.background.replaced.bytes()
     }
 
     /// A manifest of the present tables, which are written but not flushed.
@@ -571,8 +602,8 @@ impl Index {
 
     /// The manifest of this version and its tables are on stable storage, and an older one will not be opened again.
     pub fn manifest_is_durable(&mut self, version: u64, space: &mut dyn TakeSpace) {
-        self.background.durable_version = self.background.durable_version.max(version);
-        self.background.give_back(space);
+        self.background.replaced.manifest_is_durable(version);
+        self.background.replaced.give_back(space);
     }
 
     /// Error of a failed write: flushes and merges have stopped, and the log cannot be freed further.
@@ -592,7 +623,7 @@ impl Index {
 
     /// [`Usage::device`], without the cost of the other figures.
     pub fn device_bytes(&self) -> u64 {
-        self.levels.bytes() + self.background.replaced_bytes
+        self.levels.bytes() + self.background.replaced.bytes()
     }
 
     pub fn memtable_bytes(&self) -> usize {
@@ -613,6 +644,11 @@ impl Index {
     /// its flush or is freed.
     pub fn set_memtable_budget(&mut self, bytes: usize) {
         self.options.memtable_bytes = (bytes / 3).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
+    }
+
+    /// Evicts some cached blocks, while they are more than the budget. Returns true if another call would get further.
+    pub fn trim_cache(&mut self) -> bool {
+        self.reads.trim_cache()
     }
 
     /// Sets the budget of cached blocks, filters and guides, above a working minimum.

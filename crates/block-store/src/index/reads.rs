@@ -110,6 +110,11 @@ impl Reads {
         self.cache.set_budget(bytes, &mut drop_it);
     }
 
+    /// Evicts some blocks, while they are more than the budget. Returns true if another call would get further.
+    pub fn trim_cache(&mut self) -> bool {
+        self.cache.trim(&mut drop_it)
+    }
+
     pub fn cache_bytes(&self) -> usize {
         self.cache.bytes()
     }
@@ -340,6 +345,14 @@ impl Reads {
         let at = self.pins_held.partition_point(|(held, _)| *held <= ticket);
         self.pins_held.insert(at, (ticket, pins));
         Some(ticket)
+    }
+
+    /// The ticket can go on in the next turn, unless it waits for blocks anyway.
+    pub fn go_on_later(&mut self, ticket: Ticket) {
+        let is_ready = self.ready.back().is_some_and(|(last, _)| *last == ticket);
+        if !is_ready && !self.waits.contains_key(&ticket) {
+            self.ready.push_back((ticket, SmallVec::new()));
+        }
     }
 
     pub fn has_ready(&self) -> bool {

@@ -28,6 +28,9 @@ impl Plan<'_> {
     pub(super) fn look_ahead(&mut self, collection: Collection, changes: &[Change], wait: Wait) -> Wait {
         if self.find_collection(collection).is_some() {
             for change in changes {
+                if self.view.is_at_limit() {
+                    break;
+                }
                 // A pending query waits already, and damage is met by the next plan.
                 let _ = self.look_at_change(collection, change);
             }
@@ -167,6 +170,9 @@ impl Plan<'_> {
         self.own_omap(object)?;
         let Some(state) = object.record.omap else { return Ok(()) };
         for own in keys {
+            if self.view.is_at_limit() {
+                break;
+            }
             let _ = self.find_omap_value(state.number, &object.omap_ancestors, own);
         }
         Ok(())

@@ -327,14 +327,20 @@ impl Plan<'_> {
             last_block + last_end + (back.bytes.len() - back.blank) as u64,
         );
         let compression = self.compression_of(object);
-        let Layout { data, crcs, parts } = match &compression {
+        let (Layout { data, crcs, parts }, runs) = match &compression {
             Some((how, together)) => {
                 let whole = (held_from.next_multiple_of(BLOCK_BYTES), held_to - held_to % BLOCK_BYTES);
-                Layout::compressed(how, *together, rope, first_block, whole)
+                let layout = Layout::compressed(how, *together, rope, first_block, whole);
+                let runs = self.take(layout.crcs.len() as u64)?;
+                (layout, runs)
             }
-            None => Layout::plain(rope),
+            None => {
+                // Before the checksums: a plan without space is repeated.
+                let runs = self.take(rope.len().div_ceil(BLOCK) as u64)?;
+                (Layout::plain(rope), runs)
+            }
         };
-        let runs = self.stage(data, &crcs)?;
+        self.stage(data, &crcs, &runs);
 
         self.punch(object, held_from, held_to)?;
         let mut units = runs.iter().flat_map(|run| run.blocks()).zip(crcs);

@@ -28,7 +28,7 @@ use crate::object::collection::CollectionRecord;
 use crate::object::key::Key;
 use crate::pg_log::LogChange;
 use crate::reading::InMemory;
-use crate::space::{Run, Space};
+use crate::space::{Run, Runs, Space};
 use crate::staged::{Stage, StagedRun};
 use crate::view::{View, Wait};
 use ::bytes::Bytes;
@@ -98,7 +98,18 @@ pub struct Effect {
     pub to_clean: SmallVec<[Cleanup; 1]>,
 }
 
+/// Changes of keys, and blocks with a checksum, that take the time of a query step.
+const KEYS_OF_STEP: usize = 2;
+const BLOCKS_OF_STEP: usize = 2;
+
 impl Effect {
+    /// Work of planning and applying it, without its queries, in query steps of 1 to 2 us.
+    pub fn steps(&self) -> u64 {
+        let blocks: usize = self.stage.iter().map(|(_, run)| run.crcs.len()).sum();
+        let runs = self.stage.len() + self.freed.len();
+        (self.keys.len() / KEYS_OF_STEP + blocks / BLOCKS_OF_STEP + runs) as u64
+    }
+
     /// The changes of keys that the log is told one by one.
     pub fn logged_keys(&self) -> impl Iterator<Item = (&Key, &Option<Bytes>)> {
         let is_in_a_range = |key: &Key| self.ranges.iter().any(|(from, to)| from <= key && key < to);
@@ -296,24 +307,22 @@ impl<'a> Plan<'a> {
     }
 
     /// Blocks for data that goes to the device with this transaction's batch.
-    fn stage(&mut self, data: Rope, crcs: &[u32]) -> Result<SmallVec<[Run; 2]>, Wait> {
-        let runs = self.space.take(crcs.len() as u64).ok_or(Wait::Space)?;
-        let (mut at, mut first) = (0, 0);
-        for run in &runs {
-            let len = (run.bytes() as usize).min(data.len() - at);
-            let part = StagedRun {
-                data: data.slice(at, len).expect("within the data"),
-                crcs: crcs[first..first + run.len as usize].into(),
-                batch: 0,
-                stage: Stage::Open,
-                is_logged: false,
-            };
-            at += len;
-            first += run.len as usize;
-            self.effect.stage.push((run.start, part));
-            self.effect.taken.push(*run);
-        }
+    fn take(&mut self, blocks: u64) -> Result<Runs, Wait> {
+        let runs = self.space.take(blocks).ok_or(Wait::Space)?;
+        self.effect.taken.extend_from_slice(&runs);
         Ok(runs)
+    }
+
+    /// Puts data, with the checksums of its blocks, into blocks that were taken for it.
+    fn stage(&mut self, data: Rope, crcs: &[u32], runs: &[Run]) {
+        let mut first = 0;
+        for (run, data) in runs.iter().zip(divided(data, runs)) {
+            let behind = first + run.len as usize;
+            let crcs = crcs[first..behind].into();
+            let staged = StagedRun { data, crcs, batch: 0, stage: Stage::Open, is_logged: false };
+            self.effect.stage.push((run.start, staged));
+            first = behind;
+        }
     }
 
     /// The contents of a block of the device. `Ok(None)`: they cannot be read, or do not match the checksum. When they
@@ -346,4 +355,32 @@ impl<'a> Plan<'a> {
             false => Err(Wait::Units(std::mem::take(&mut self.missing))),
         }
     }
+}
+
+/// The parts of data that go to each of these runs. The last one may have fewer bytes than its blocks.
+fn divided(data: Rope, runs: &[Run]) -> impl Iterator<Item = Rope> {
+    // One run keeps the checksum that the data came with.
+    let (mut whole, mut left) = (None, data.len());
+    let (mut pieces, mut rest) = (SmallVec::<[Bytes; 4]>::new().into_iter(), Bytes::new());
+    match runs.len() {
+        1 => whole = Some(data),
+        _ => pieces = data.into_pieces().collect::<SmallVec<[Bytes; 4]>>().into_iter(),
+    }
+    runs.iter().map(move |run| {
+        if let Some(whole) = whole.take() {
+            return whole;
+        }
+        let mut part = Rope::new();
+        let mut missing = left.min(run.bytes() as usize);
+        left -= missing;
+        while missing > 0 {
+            if rest.is_empty() {
+                rest = pieces.next().expect("as many bytes as the rope's length");
+            }
+            let piece = rest.split_to(missing.min(rest.len()));
+            missing -= piece.len();
+            part.push(piece);
+        }
+        part
+    })
 }

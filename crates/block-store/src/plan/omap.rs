@@ -149,6 +149,9 @@ impl Plan<'_> {
     ) -> Wait {
         if let (Wait::Index, Some(state)) = (&wait, object.record.omap) {
             for name in names.skip(1) {
+                if self.view.is_at_limit() {
+                    break;
+                }
                 // A pending query waits already, and damage is met by the next plan.
                 let _ = self.find_omap_value(state.number, &object.omap_ancestors, name);
             }

@@ -247,6 +247,7 @@ impl Shard {
 
     /// Applies a plan's effect: makes it visible, and adds it to the open batch.
     pub(super) fn apply(&mut self, effect: Effect, tag: Option<u64>) {
+        self.applied_steps += effect.steps();
         let batch = self.log.sequence;
         let entries = self.log.open.record.entries();
         // Before the keys: a collection that is removed takes its log along.

@@ -16,6 +16,14 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::{Collection, Completion, ReadRequest, Refusal, Transaction};
 
+/// Look-ups in tables that a plan makes in one turn: a transaction of more keys goes on in the next one.
+pub(super) const LOOK_UPS_OF_PLAN: u64 = 1024;
+/// Waits of a transaction after which its plan has no limit: flushes may have forgotten its answers again and again.
+const LIMITED_PLANS_MAX: u32 = 64;
+
+/// Work of a plan that had to wait, in addition to its queries, in query steps.
+const FAILED_PLAN_STEPS: u64 = 16;
+
 #[derive(Default)]
 pub(super) struct Jobs {
     next: u64,
@@ -34,6 +42,8 @@ pub(super) struct Jobs {
 struct Job {
     tag: u64,
     work: Work,
+    /// Times that it was planned and had to wait.
+    waits_before: u32,
     fetched: Fetched,
     /// Number of blocks being read for it.
     fetching: usize,
@@ -56,7 +66,15 @@ impl Jobs {
 
     fn add(&mut self, tag: u64, work: Work) -> u64 {
         self.next += 1;
-        let job = Job { tag, work, fetched: Fetched::new(), fetching: 0, waits: false, lacks_space: false };
+        let job = Job {
+            tag,
+            work,
+            waits_before: 0,
+            fetched: Fetched::new(),
+            fetching: 0,
+            waits: false,
+            lacks_space: false,
+        };
         self.by_ticket.insert(self.next, job);
         self.next
     }
@@ -95,7 +113,7 @@ impl Shard {
         let mut wait = None;
         if is_free && self.log_has_room() {
             // The ticket of the job, if it has to wait.
-            match self.plan(Ticket(self.jobs.next + 1), &transaction, &Fetched::new()) {
+            match self.plan(Ticket(self.jobs.next + 1), &transaction, &Fetched::new(), 0) {
                 Ok(effect) => return self.apply(effect, Some(tag)),
                 Err(why) => wait = Some(why),
             }
@@ -119,7 +137,25 @@ impl Shard {
         }
     }
 
-    fn plan(&mut self, ticket: Ticket, transaction: &Transaction, fetched: &Fetched) -> Result<Effect, Wait> {
+    fn plan(
+        &mut self,
+        ticket: Ticket,
+        transaction: &Transaction,
+        fetched: &Fetched,
+        waits_before: u32,
+    ) -> Result<Effect, Wait> {
+        self.index.begin_caller((waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
+        let planned = self.plan_within_limit(ticket, transaction, fetched);
+        self.index.begin_caller(None);
+        planned
+    }
+
+    fn plan_within_limit(
+        &mut self,
+        ticket: Ticket,
+        transaction: &Transaction,
+        fetched: &Fetched,
+    ) -> Result<Effect, Wait> {
         let Shard {
             index,
             io,
@@ -229,7 +265,7 @@ impl Shard {
             if !self.jobs.is_first(ticket, transaction) {
                 return;
             }
-            if !self.may_query() {
+            if !self.may_continue_jobs() {
                 (self.jobs.stalled, self.work_is_due) = (true, true);
                 return;
             }
@@ -239,7 +275,7 @@ impl Shard {
             }
             let mut job = self.jobs.by_ticket.remove(&ticket).expect("looked at just now");
             let Work::Transaction(transaction) = &job.work else { unreachable!("seen to be one") };
-            match self.plan(Ticket(ticket), transaction, &job.fetched) {
+            match self.plan(Ticket(ticket), transaction, &job.fetched, job.waits_before) {
                 Ok(effect) => {
                     let collections: SmallVec<[Collection; 2]> = transaction.collections().collect();
                     for other in &collections {
@@ -251,6 +287,8 @@ impl Shard {
                 }
                 Err(wait) => {
                     (job.waits, job.lacks_space) = (false, false);
+                    job.waits_before += 1;
+                    self.applied_steps += FAILED_PLAN_STEPS;
                     self.jobs.by_ticket.insert(ticket, job);
                     self.job_waits(ticket, wait);
                     return;
@@ -266,7 +304,7 @@ impl Shard {
 
     /// Repeats jobs that waited for room.
     pub(super) fn advance_stalled(&mut self) {
-        if self.jobs.stalled && !self.may_query() {
+        if self.jobs.stalled && !self.may_continue_jobs() {
             self.work_is_due = true;
             return;
         }
@@ -279,7 +317,7 @@ impl Shard {
         let (before, behind): (Vec<_>, Vec<_>) =
             self.jobs.queues.keys().partition(|collection| first.is_some_and(|first| **collection < first));
         for collection in behind.into_iter().chain(before) {
-            if !self.may_query() {
+            if !self.may_continue_jobs() {
                 (self.jobs.stalled, self.jobs.goes_on_with) = (true, Some(collection));
                 self.work_is_due = true;
                 return;

@@ -30,6 +30,7 @@ mod jobs;
 mod leases;
 mod open;
 mod patching;
+mod phases;
 mod placement;
 mod reads;
 mod spills;
@@ -37,6 +38,7 @@ mod spills;
 pub use figures::{DeviceFigures, Figures};
 pub use open::OpenError;
 pub(crate) use open::read_header;
+pub use phases::Phase;
 
 use crate::clean::Clean;
 use crate::format::{ShardPlace, Totals};
@@ -156,8 +158,8 @@ pub enum Failure {
 
 /// Rounds of a poll: it takes completions of requests that it started itself.
 const ROUNDS_MAX: usize = 16;
-/// Steps of index queries, each some 1 to 2 us, after which a poll continues no further job.
-const QUERY_STEPS_MAX: u64 = 1000;
+/// Steps of jobs, each some 1 to 2 us, after which a poll continues no further job.
+const JOB_STEPS_MAX: u64 = 800;
 
 pub struct Shard {
     /// Its number on the device.
@@ -192,8 +194,10 @@ pub struct Shard {
     placement: Placement,
     discarding: discards::Discarding,
     cleaner: Cleaner,
-    /// [`Index::query_steps`] when the poll began.
-    query_steps_before: u64,
+    /// Steps of all plans, without their queries.
+    applied_steps: u64,
+    /// [`Shard::job_steps`] when the poll began.
+    job_steps_before: u64,
     /// In every other poll, jobs that had no time before go on before those whose index blocks have come.
     stalled_first: bool,
     /// A flush or merge has more work at once.
@@ -205,6 +209,7 @@ pub struct Shard {
     failed: Option<Failure>,
     damage: Vec<Damage>,
     finished: Vec<IoCompletion>,
+    observer: phases::Observer,
     /// Tags and batches of transactions in the order applied, for crash tests.
     #[cfg(test)]
     trace: Vec<(u64, u64)>,
@@ -293,9 +298,14 @@ impl Shard {
         }
     }
 
+    /// A measure of the work of jobs: queries of the index, and what plans change.
+    fn job_steps(&self) -> u64 {
+        self.index.query_steps() + self.applied_steps
+    }
+
     /// True if this poll may continue another job: transactions of many keys, or many transactions, share the turns.
-    fn may_query(&self) -> bool {
-        self.index.query_steps() - self.query_steps_before < QUERY_STEPS_MAX
+    fn may_continue_jobs(&self) -> bool {
+        self.job_steps() - self.job_steps_before < JOB_STEPS_MAX
     }
 
     /// Continues all work that can go on. Each kind does a bounded amount.
@@ -304,7 +314,7 @@ impl Shard {
         if self.stalled_first && self.failed.is_none() {
             self.advance_stalled();
         }
-        while self.may_query()
+        while self.may_continue_jobs()
             && let Some(ticket) = self.index.next_ready()
         {
             match ticket {
@@ -314,28 +324,45 @@ impl Shard {
             }
         }
         self.work_is_due |= self.index.has_ready();
+        self.work_is_due |= self.index.trim_cache() | self.clean.trim();
+        self.ended(Phase::Jobs);
         if self.failed.is_none() {
-            self.space.release(self.log.durable());
+            self.work_is_due |= self.space.release(self.log.durable());
             self.settle_leases();
+            self.ended(Phase::Release);
             // The answer of a slow device may come when the stop is complete.
             if !self.checkpoints.has_stopped() {
-                self.advance_stalled();
-                self.clean();
-                self.spill();
-                self.change_leases();
-                self.seal();
+                self.log_changes();
             }
             let durable = LogMark(self.log.durable());
             self.index_has_more = self.index.maintain(durable, &mut self.io, &mut self.space);
             if let Some(error) = self.index.failed() {
                 return self.fail(error);
             }
+            self.ended(Phase::Index);
             self.place_when_many();
             self.checkpoint();
+            self.ended(Phase::Checkpoint);
             self.place_some();
+            self.ended(Phase::Placement);
             self.discard();
             self.fail_when_stuck();
+            self.ended(Phase::Discards);
         }
+    }
+
+    /// The steps that add to the log.
+    fn log_changes(&mut self) {
+        self.advance_stalled();
+        self.ended(Phase::Jobs);
+        self.clean();
+        self.ended(Phase::Cleaning);
+        self.spill();
+        self.ended(Phase::Spills);
+        self.change_leases();
+        self.ended(Phase::Leases);
+        self.seal();
+        self.ended(Phase::Seal);
     }
 
     /// True if requests, jobs or background work are pending.
@@ -418,12 +445,13 @@ impl ObjectStore for Shard {
         let mut finished = std::mem::take(&mut self.finished);
         self.cleaner.had_step = false;
         self.spiller.begin_poll();
-        self.query_steps_before = self.index.query_steps();
+        self.job_steps_before = self.job_steps();
         self.stalled_first = !self.stalled_first;
         for _ in 0..ROUNDS_MAX {
             self.work_is_due = false;
             self.work();
             self.io.poll(&mut finished);
+            self.ended(Phase::Device);
             if finished.is_empty() {
                 break;
             }
@@ -435,6 +463,7 @@ impl ObjectStore for Shard {
             for one in finished.drain(..) {
                 self.on_finished(one);
             }
+            self.ended(Phase::Completions);
         }
         self.finished = finished;
         out.append(&mut self.ready);

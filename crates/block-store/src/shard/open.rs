@@ -783,7 +783,8 @@ impl Recovery<'_> {
             placement: Default::default(),
             discarding: super::discards::Discarding::default(),
             cleaner: super::Cleaner::new(self.to_clean),
-            query_steps_before: 0,
+            applied_steps: 0,
+            job_steps_before: 0,
             stalled_first: false,
             index_has_more: false,
             work_is_due: true,
@@ -791,6 +792,7 @@ impl Recovery<'_> {
             failed: None,
             damage: Vec::new(),
             finished: Vec::new(),
+            observer: None,
             #[cfg(test)]
             trace: Vec::new(),
         })

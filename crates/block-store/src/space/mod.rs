@@ -65,6 +65,11 @@ const SPILL_BLOCKS_MAX: u64 = 8;
 /// its blocks.
 const SHORTER_RUNS: u64 = 4;
 
+/// Runs that one call of [`Space::release`] frees. A read that waits for a slow device holds back all later ones.
+const RELEASED_RUNS_OF_CALL: usize = 4096;
+/// Blocks of the bitmaps that one request reads to choose zones: the largest zone, or some small ones.
+const BITMAP_BLOCKS_MAX: u64 = if cfg!(test) { 1 << 10 } else { ZONE_BLOCKS_MAX };
+
 /// Bounds of the reserve, a 50th of the shard's equal share of the device, which data does not get: deletes need tables, and
 /// tables need room. Merges leave half of it to flushes, and flushes leave an eighth to manifests, which free replaced
 /// tables. It is at least as large as the log: after a start, all that the log has may have to go to tables before anything
@@ -103,10 +108,14 @@ pub struct Space {
     reserve: u64,
     /// Blocks of the largest request for data that found too few since the last lease.
     short_by: u64,
+    /// The pool has zones: a large write waits for a lease instead of taking fragments.
+    pool_has_zones: bool,
     /// The index found no room since the last lease.
     index_is_short: bool,
     /// Zones that replayed log entries use and that no record leases.
     presumed: BTreeSet<ZoneId>,
+    /// Blocks of bitmaps that the present request may read to choose zones.
+    bitmap_blocks_left: u64,
     /// Start every search at the first block.
     first_fit: bool,
     /// Blocks of a granule of discards, if they are enabled.
@@ -150,8 +159,10 @@ impl Space {
             pins: BTreeMap::new(),
             reserve,
             short_by: 0,
+            pool_has_zones: false,
             index_is_short: false,
             presumed: BTreeSet::new(),
+            bitmap_blocks_left: 0,
             first_fit: false,
             granule: None,
             discards: BTreeMap::new(),
@@ -231,6 +242,11 @@ impl Space {
     /// Blocks of leased zones, as runs.
     pub fn leased_runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.zones.values().map(|zone| zone.run)
+    }
+
+    /// Tells whether the pool has zones.
+    pub fn set_pool_has_zones(&mut self, has_zones: bool) {
+        self.pool_has_zones = has_zones;
     }
 
     /// Waiting requests for data are repeated: each tells again how much it lacks.
@@ -327,6 +343,7 @@ impl Space {
 
     /// Allocates blocks for data; `None` if there are not enough beside the reserve.
     pub fn take(&mut self, blocks: u64) -> Option<Runs> {
+        self.bitmap_blocks_left = BITMAP_BLOCKS_MAX;
         let mut runs = Runs::new();
         if self.free_blocks() >= blocks + self.reserve && self.place(blocks, &mut runs) {
             return Some(runs);
@@ -344,6 +361,8 @@ impl Space {
                 self.store(id, run);
                 runs.push(run);
                 left -= run.len;
+            } else if blocks >= LARGE_BLOCKS && want <= LARGE_BLOCKS && self.pool_has_zones {
+                return false;
             } else if want > PIECE_BLOCKS_MIN {
                 piece = want / 2;
             } else if let Some(found) = self.place_fragments(left, runs) {
@@ -427,10 +446,14 @@ impl Space {
     fn fillable(&mut self, blocks: u64) -> Option<ZoneId> {
         let sure = sure_class(blocks);
         let preferred = sure.max(FILL_CLASS_MIN);
-        self.of_classes((Tier::Main, ZoneUse::Data), preferred..CLASSES, blocks)
-            .or_else(|| self.empty_for_data(blocks))
+        let found = self.of_classes((Tier::Main, ZoneUse::Data), preferred..CLASSES, blocks);
+        // An empty zone is for large writes: not while zones that were not read may have room.
+        let all_read = self.bitmap_blocks_left > 0;
+        found
+            .or_else(|| all_read.then(|| self.empty_for_data(blocks)).flatten())
             .or_else(|| self.of_classes((Tier::Main, ZoneUse::Data), sure..preferred, blocks))
             .or_else(|| self.of_unsure((Tier::Main, ZoneUse::Data), blocks))
+            .or_else(|| self.empty_for_data(blocks))
     }
 
     /// A zone of data with much room, an empty zone, or the zone of data with the longest run.
@@ -444,7 +467,8 @@ impl Space {
     }
 
     /// A zone with a run of `blocks` blocks, from the first of these classes that has one. Each zone whose run proves shorter
-    /// goes down to the class of its run, so a zone is read once per change.
+    /// goes down to the class of its run, so a zone is read once per change. A request reads few zones: behind them it is
+    /// content with less, and the next request goes on.
     fn of_classes(
         &mut self,
         (tier, is_for): (Tier, ZoneUse),
@@ -453,7 +477,7 @@ impl Space {
     ) -> Option<ZoneId> {
         for class in classes {
             while let Some(id) = self.summary_of(tier).class(is_for, class).first().copied() {
-                if self.change(id, Zone::longest) >= blocks {
+                if self.longest_of(id)? >= blocks {
                     return Some(id);
                 }
             }
@@ -463,7 +487,18 @@ impl Space {
 
     fn of_unsure(&mut self, (tier, is_for): (Tier, ZoneUse), blocks: u64) -> Option<ZoneId> {
         let tried = self.summary_of(tier).unsure(is_for, blocks);
-        tried.into_iter().find(|id| self.change(*id, Zone::longest) >= blocks)
+        tried.into_iter().find(|id| self.longest_of(*id).is_some_and(|longest| longest >= blocks))
+    }
+
+    /// Length of a zone's longest free run; `None` if its bitmap would have to be read, and the request has read enough.
+    fn longest_of(&mut self, id: ZoneId) -> Option<u64> {
+        if !self.zones[&id].is_exact() {
+            if self.bitmap_blocks_left == 0 {
+                return None;
+            }
+            self.bitmap_blocks_left = self.bitmap_blocks_left.saturating_sub(self.zone_blocks());
+        }
+        Some(self.change(id, Zone::longest))
     }
 
     /// An empty zone for data, if those that are left hold the reserve.
@@ -533,19 +568,21 @@ impl Space {
         }
     }
 
-    /// Frees blocks that durable batches have released and that are not pinned.
-    pub fn release(&mut self, durable: u64) {
+    /// Frees blocks that durable batches have released and that are not pinned. Returns true if there are more.
+    pub fn release(&mut self, durable: u64) -> bool {
         let oldest_pin = self.pins.keys().next().copied().unwrap_or(u64::MAX);
-        while let Some((batch, run)) = self.released.front().copied() {
+        for _ in 0..RELEASED_RUNS_OF_CALL {
+            let Some((batch, run)) = self.released.front().copied() else { return false };
             let is_early = batch > durable && !planted::has(PlantedBug::ReusedBeforeDurable);
             if is_early || batch >= oldest_pin {
-                break;
+                return false;
             }
             let id = self.map.zone_of(run.start).expect("it was in a zone when it was released");
             self.free(id, run);
             self.released.pop_front();
             self.released_blocks -= run.len;
         }
+        true
     }
 
     /// Runs of device blocks with object data.
@@ -557,7 +594,10 @@ impl Space {
 
     /// Begins a checkpoint: [`Space::next_records`] returns the records of all zones that have changed until now.
     pub fn begin_records(&mut self) {
-        self.settling.append(&mut self.dirty);
+        match self.settling.is_empty() {
+            true => std::mem::swap(&mut self.settling, &mut self.dirty),
+            false => self.settling.append(&mut self.dirty),
+        }
     }
 
     /// Records of up to `max` zones, as they are now, and true if there are more.
@@ -581,6 +621,7 @@ impl Space {
         if self.free_blocks() < blocks {
             return None;
         }
+        self.bitmap_blocks_left = BITMAP_BLOCKS_MAX;
         let whole = if piece_max >= blocks { self.find_for_index(blocks) } else { None };
         let pieces: Runs = match whole {
             Some((_, run)) => smallvec::smallvec![run],
@@ -738,6 +779,7 @@ impl TakeSpace for Space {
             Purpose::Merge => self.reserve / 2,
             Purpose::Flush | Purpose::BringHome => self.reserve / 8,
         };
+        self.bitmap_blocks_left = BITMAP_BLOCKS_MAX;
         let found = match purpose {
             _ if self.free_blocks() < blocks + left => None,
             Purpose::Merge | Purpose::Flush => self.find_for_index(blocks),

@@ -322,3 +322,58 @@ fn leases_of_two_devices_come_to_rest() {
         assert!(!space.has_left_db());
     }
 }
+
+#[test]
+fn large_write_waits_for_lease_before_it_takes_fragments() {
+    let mut space = space(4, 0);
+    space.take(4 * ZONE).unwrap();
+    let odd = |id| (zone_run(id).start..zone_run(id).start + ZONE).step_by(2);
+    (0..4).flat_map(odd).for_each(|block| space.let_go(Run::new(block, 1), 1));
+    space.release(1);
+    space.set_pool_has_zones(true);
+    assert_eq!(space.take(ZONE), None);
+    assert_eq!(space.zones_wanted(0), (2, true), "one for the write, and one ahead");
+    assert_eq!(space.take(1).map(|runs| runs.len()), Some(1), "a small write fills a hole");
+    space.set_pool_has_zones(false);
+    assert_eq!(space.take(ZONE).map(|runs| runs.len()), Some(ZONE as usize));
+}
+
+#[test]
+fn choice_of_a_zone_reads_few_bitmaps() {
+    const ZONES: u32 = 60;
+    let mut space = space(ZONES, 0);
+    space.take(ZONES as u64 * ZONE).unwrap();
+    let stale = |space: &Space| space.zones.values().filter(|zone| !zone.is_exact()).count() as u64;
+    // Runs of 40 blocks, of which one is left: the bound of each zone is stale.
+    for id in 0..ZONES as u64 {
+        space.let_go(Run::new(zone_run(id).start, 40), 1);
+    }
+    space.release(1);
+    for id in 0..ZONES {
+        space.store(id, Run::new(zone_run(id.into()).start, 39));
+    }
+    let mut before = stale(&space);
+    assert_eq!(before, ZONES as u64);
+    for _ in 0..ZONES {
+        assert_eq!(space.take(1).map(|runs| runs.len()), Some(1));
+        let now = stale(&space);
+        assert!(before.saturating_sub(now) <= BITMAP_BLOCKS_MAX / ZONE, "{before} to {now} at once");
+        before = now;
+    }
+    assert!(space.take(1).is_none(), "every free block was found");
+}
+
+#[test]
+fn release_frees_a_bounded_number_of_runs() {
+    const BLOCKS: u64 = RELEASED_RUNS_OF_CALL as u64 * 5 / 2;
+    let map = Arc::new(ZoneMap::new(1 << 14, [Run::new(0, 1 << 14)]));
+    let mut space = Space::new(map, 0);
+    space.add_zone(0);
+    space.take(BLOCKS).unwrap();
+    (0..BLOCKS).for_each(|block| space.let_go(Run::new(block, 1), 1));
+    let free = space.free_blocks();
+    assert!(space.release(1) && space.release(1), "there are more");
+    assert_eq!(space.free_blocks() - free, 2 * RELEASED_RUNS_OF_CALL as u64);
+    assert!(!space.release(1));
+    assert_eq!((space.free_blocks(), space.released_blocks()), (free + BLOCKS, 0));
+}

@@ -118,6 +118,11 @@ impl Zone {
         self.longest
     }
 
+    /// True if [`Zone::longest`] need not read the bitmap.
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
     /// Length of the longest free run. Reads the zone's bitmap if it has changed.
     pub fn longest(&mut self) -> u64 {
         if !self.is_exact {

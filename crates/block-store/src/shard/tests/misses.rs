@@ -4,7 +4,8 @@ use super::operations::{home, object, pg};
 use super::{formatted, open, settle, small};
 use crate::attach;
 use crate::index;
-use crate::shard::{Options, QUERY_STEPS_MAX, Shard};
+use crate::shard::jobs::LOOK_UPS_OF_PLAN;
+use crate::shard::{JOB_STEPS_MAX, Options, Shard};
 use device::simulated::{Pace, Simulated};
 use device::{BLOCK, BlockDevice, Done, Request};
 use std::cell::Cell;
@@ -242,5 +243,52 @@ fn waiting_transactions_share_several_polls() {
     }
     assert_eq!(done.len(), PGS as usize, "{done:?}");
     // A transaction is planned as a whole.
-    assert!(steps_max <= QUERY_STEPS_MAX + 2 * ASKED, "{steps_max} steps in one poll");
+    assert!(steps_max <= JOB_STEPS_MAX + 2 * ASKED, "{steps_max} steps in one poll");
+}
+
+#[test]
+fn large_transaction_is_planned_in_several_turns() {
+    let disk = filled();
+    let (mut shard, _) = opened_cold(&disk);
+    let entries = (0..KEYS).step_by(4).map(|i| (omap_key(i), vec![7; 50].into())).collect();
+    submit(&mut shard, 1, vec![Change::OmapSet { object: large(), entries }]);
+    let (mut done, mut most, mut turns, mut goes_on) = (Vec::new(), 0, 0, true);
+    while goes_on {
+        let before = shard.index.table_look_ups();
+        goes_on = shard.poll(&mut done);
+        let asked = shard.index.table_look_ups() - before;
+        (most, turns) = (most.max(asked), turns + u64::from(asked > LOOK_UPS_OF_PLAN / 2));
+    }
+    assert_eq!(done, [Completion::Committed { tag: 1 }]);
+    // A plan that ends in a poll's first round may go on in its later ones.
+    assert!(most <= 2 * LOOK_UPS_OF_PLAN, "{most} look-ups in one poll");
+    assert!(turns >= 3, "5,000 keys took {turns} turns");
+    let queries = vec![Query::OmapGet { keys: (0..KEYS).map(omap_key).collect() }];
+    shard.read(2, ReadRequest { collection: home(), object: large(), queries });
+    let done = settle(&mut shard);
+    let [Completion::Read { answers: Ok(answers), .. }] = &done[..] else { panic!("{done:?}") };
+    let [Answer::OmapGet(entries)] = &answers[..] else { panic!("{answers:?}") };
+    let new = entries.iter().filter(|(_, value)| value.len() == 50).count() as u64;
+    assert_eq!((entries.len() as u64, new), (KEYS, KEYS / 4));
+}
+
+#[test]
+fn transactions_of_new_keys_share_several_polls() {
+    const WRITES: u64 = 16;
+    let disk = filled();
+    let (mut shard, _) = opened_cold(&disk);
+    // It waits for the device, and those behind it need nothing of the tables.
+    submit(&mut shard, 0, vec![Change::OmapRemove { object: large(), keys: asked().collect() }]);
+    for tag in 1..=WRITES {
+        let entries = (0..ASKED).map(|i| (omap_key(i), vec![1; 100].into())).collect();
+        submit(&mut shard, tag, vec![Change::OmapSet { object: object("new", tag as u32), entries }]);
+    }
+    let (mut done, mut most, mut goes_on) = (Vec::new(), 0, true);
+    while goes_on {
+        let before = shard.job_steps();
+        goes_on = shard.poll(&mut done);
+        most = most.max(shard.job_steps() - before);
+    }
+    assert_eq!(done.len() as u64, 1 + WRITES, "{done:?}");
+    assert!(most <= JOB_STEPS_MAX + 3 * ASKED, "{most} steps in one poll");
 }
