@@ -34,6 +34,9 @@ MOVED_BY = {
     "store.reads_lost": "lasting_outage_fails_the_shard_and_records_no_loss",
     "reactor.accepts_failed": REACTOR, "reactor.writes_short": "large_messages_are_read_and_written_in_parts",
     "reactor.turns_polled": "polling_reactor_finds_messages_before_it_sleeps",
+    "bluefs.wal_total_bytes": "test_devices_are_told_as_stock_tells_them", "bluefs.wal_used_bytes": "test_devices_are_told_as_stock_tells_them",
+    "bluefs.slow_total_bytes": "test_devices_are_told_as_stock_tells_them",
+    "bluefs.slow_used_bytes": "test_spilled_index_is_a_warning_in_stock_words",
 }
 
 
