@@ -181,8 +181,10 @@ impl Monitor {
     /// question for a vote needs an answer: without ours it may lack the majority that could bring us the newer map.
     fn conn_of_newer(&self, member: u64) -> Option<ConnId> {
         let name = self.quorum.peers.name_of(member)?;
-        let is_linked = self.quorum.links.has(name);
-        self.quorum.peers.accepted_from(member).last().copied().filter(|_| !is_linked)
+        if self.quorum.links.has(name) {
+            return None;
+        }
+        self.quorum.peers.accepted_from(member).last().copied()
     }
 
     /// A session has ended: nobody waits for its answers.

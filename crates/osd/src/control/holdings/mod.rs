@@ -352,8 +352,7 @@ impl Holdings {
 
     /// Copies that the map makes, or whose pool it does not have, and whose parents are not here.
     fn hold_rest_of_ahead(&mut self, map: &OsdMap) {
-        let is_ahead = |pg: &PgId| map.pools.get(&pg.pool).is_some_and(|pool| pg.seed >= pool.pg_num);
-        let due: Vec<PgId> = self.ahead.keys().copied().filter(|pg| !is_ahead(pg)).collect();
+        let due: Vec<PgId> = self.ahead.keys().copied().filter(|pg| !is_ahead(*pg, map)).collect();
         for pg in due {
             let Some((core, loaded)) = self.ahead.remove(&pg) else { continue };
             let intervals = PgIntervals::unknown(loaded.created, self.present_of(pg));
@@ -636,6 +635,11 @@ impl Entry {
         let Interval { up, acting, .. } = &*self.intervals.present;
         up.contains(&osd) || acting.contains(&osd)
     }
+}
+
+/// True if a later map splits the pool into this PG.
+fn is_ahead(pg: PgId, map: &OsdMap) -> bool {
+    map.pools.get(&pg.pool).is_some_and(|pool| pg.seed >= pool.pg_num)
 }
 
 /// The PGs that a copy with the entry's split bits has objects of, without itself.

@@ -10,7 +10,7 @@
 
 use super::super::history::PgRecords;
 use super::super::intervals::PgIntervals;
-use super::{Entry, Holding, Holdings, children};
+use super::{Entry, Holding, Holdings, children, is_ahead};
 use crate::shard::LoadedPg;
 use machine::CoreId;
 use std::collections::BTreeMap;
@@ -47,8 +47,7 @@ impl Holdings {
         }
 
         for (pg, (core, loaded)) in found {
-            let pg_num = map.and_then(|map| map.pools.get(&pg.pool)).map_or(u32::MAX, |pool| pool.pg_num);
-            if pg.seed >= pg_num && !records.contains_key(&pg) {
+            if map.is_some_and(|map| is_ahead(pg, map)) && !records.contains_key(&pg) {
                 self.ahead.insert(pg, (core, loaded));
                 continue;
             }
