@@ -27,39 +27,47 @@ pub(crate) struct Balancer {
     pub result: String,
     /// Some attempt found nothing to do, as stock's `no_optimization_needed` says.
     pub needs_nothing: bool,
-    is_even: bool,
 }
 
 /// Stock's words for an attempt that led to a plan.
 const MADE: &str = "Optimization plan created successfully";
 
-/// The outcome of an attempt.
-pub(crate) struct Attempt {
-    pub plan: Result<Plan, Answer>,
-}
-
 impl Balancer {
-    pub fn note(&mut self, now: UTime, attempt: &Attempt) {
-        (self.started, self.is_even) = (Some(now), false);
-        match &attempt.plan {
+    pub fn note(&mut self, now: UTime, attempt: &Result<Plan, Answer>) {
+        self.started = Some(now);
+        match attempt {
             Ok(_) => MADE.clone_into(&mut self.result),
-            Err(answer) => {
-                self.result.clone_from(&answer.status);
-                self.is_even = answer.result == -errno::EALREADY;
-                self.needs_nothing |= self.is_even;
+            Err(why) => {
+                self.result.clone_from(&why.status);
+                self.needs_nothing |= is_even(why);
             }
         }
     }
+}
 
-    /// The last attempt found nothing to do.
-    pub fn is_even(&self) -> bool {
-        self.is_even
-    }
+/// True if an attempt led to this answer because nothing is left to do.
+pub(crate) fn is_even(why: &Answer) -> bool {
+    why.result == -errno::EALREADY
+}
+
+/// A command's change of the balancer's state.
+pub(crate) enum Change {
+    /// Keep the plan of this name, if one was made.
+    Attempt(String, Result<Plan, Answer>),
+    Remove(String),
+    RemoveAll,
+    /// Have the monitors carry out the plan, and forget it.
+    Execute(String),
+}
+
+/// The pools that the automatic balancer is limited to; none: it is not limited.
+pub(crate) fn limited_to(text: &str) -> BTreeSet<PoolId> {
+    text.split(',').filter_map(|number| number.trim().parse().ok()).collect()
 }
 
 /// Makes a plan, or says why there is none. `pools`: their names; empty for all.
-pub(crate) fn attempt(pg_map: &PgMap, pools: &[String]) -> Attempt {
-    Attempt { plan: hindrance(pg_map).map_or_else(|| make_plan(pg_map, pools), Err) }
+pub(crate) fn attempt(pg_map: &PgMap, pools: &[String]) -> Result<Plan, Answer> {
+    hindrance(pg_map).map_or_else(|| make_plan(pg_map, pools), Err)
 }
 
 fn make_plan(pg_map: &PgMap, pools: &[String]) -> Result<Plan, Answer> {

@@ -19,12 +19,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub fn applied_to(&self, map: &OsdMap) -> OsdMap {
         let mut next = map.clone();
-        for (pg, items) in &self.upmaps {
-            match items.is_empty() {
-                true => drop(next.pg_upmap_items.remove(pg)),
-                false => drop(next.pg_upmap_items.insert(*pg, items.clone())),
-            }
-        }
+        placement::balance::apply(&self.upmaps, &mut next);
         next
     }
 

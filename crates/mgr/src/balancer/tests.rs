@@ -1,7 +1,6 @@
 use crate::PgMap;
-use crate::balancer::{Balancer, Score, attempt, pools_of};
+use crate::balancer::{Balancer, Change, Score, attempt, is_even, pools_of};
 use crate::commands::Reaction;
-use crate::commands::balancer::Change;
 use crate::fixture::{NOW, ask, pg_map, place, react, report, text};
 use command::errno;
 use placement::map_pg;
@@ -29,7 +28,7 @@ fn made(pg_map: &PgMap, pools: &[&str]) -> (String, Result<crate::balancer::Plan
     let pools = serde_json::to_string(pools).unwrap();
     match react(pg_map, &format!(r#"{{"prefix":"balancer optimize","plan":"p","pools":{pools}}}"#)) {
         Reaction::ChangeBalancer(Change::Attempt(name, attempt)) => {
-            (name, attempt.plan.map_err(|answer| (answer.result, answer.status)))
+            (name, attempt.map_err(|answer| (answer.result, answer.status)))
         }
         Reaction::Answer(answer) => (String::new(), Err((answer.result, answer.status))),
         _ => panic!("another reaction"),
@@ -88,8 +87,9 @@ fn even_or_unknown_pools_have_no_plan() {
     let why = "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect";
     assert_eq!(even, (-errno::EALREADY, why.into()));
     let mut balancer = Balancer::default();
-    balancer.note(NOW, &attempt(&pg_map, &[]));
-    assert!(balancer.is_even() && balancer.needs_nothing && balancer.result == why);
+    let attempt = attempt(&pg_map, &[]);
+    balancer.note(NOW, &attempt);
+    assert!(is_even(&attempt.unwrap_err()) && balancer.needs_nothing && balancer.result == why);
     pg_map.options.balancer_is_active = true;
     let active = made(&pg_map, &[]).1.unwrap_err();
     assert_eq!(active, (-errno::EINVAL, "Balancer enabled, disable to optimize manually".into()));

@@ -1,21 +1,11 @@
 //! `balancer …`: the state of the balancer, the evenness of the cluster, and plans made by hand.
 
 use super::{Reaction, View};
-use crate::balancer::{self, Attempt, MODE, Plan, Score};
+use crate::balancer::{self, Change, MODE, Plan, Score, limited_to};
 use command::{Answer, Args, Json, errno, object};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use wire::types::{OsdMap, PoolId, Release};
-
-/// A command's change of the balancer's state.
-pub(crate) enum Change {
-    /// Keep the plan of this name, if one was made.
-    Attempt(String, Attempt),
-    Remove(String),
-    RemoveAll,
-    /// Have the monitors carry out the plan, and forget it.
-    Execute(String),
-}
 
 impl From<Change> for Reaction {
     fn from(change: Change) -> Reaction {
@@ -76,11 +66,6 @@ pub(super) fn mode(view: &View<'_>, args: &Args) -> Reaction {
             Answer::error(errno::EOPNOTSUPP, why).into()
         }
     }
-}
-
-/// The pools that the automatic balancer is limited to; none: it is not limited.
-pub(crate) fn limited_to(text: &str) -> BTreeSet<PoolId> {
-    text.split(',').filter_map(|number| number.trim().parse().ok()).collect()
 }
 
 fn set_pools(pools: &BTreeSet<PoolId>) -> Reaction {

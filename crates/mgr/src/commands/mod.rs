@@ -3,7 +3,7 @@
 //! One table: a command's signature, help, module and permissions as stock describes them, and the function that
 //! answers it from the last reports. Some commands also act: they send orders to OSDs, or ask the monitor for a change.
 
-pub(crate) mod balancer;
+mod balancer;
 mod config;
 mod crash;
 mod dump;
@@ -62,7 +62,7 @@ pub(crate) enum Reaction {
     },
     /// Have the monitors keep these changes, then answer. Without changes the answer is given at once.
     ChangeCrashes(Vec<Change>),
-    ChangeBalancer(balancer::Change),
+    ChangeBalancer(crate::balancer::Change),
     SetProgress {
         setting: Setting,
         status: &'static str,

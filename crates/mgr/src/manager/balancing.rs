@@ -2,8 +2,7 @@
 
 use super::asked::{Caller, MONITOR_TIMEOUT, monitors_answer};
 use super::{Effect, Fx, INTERVAL_MIN, Manager};
-use crate::balancer::{self, Balancer, Plan};
-use crate::commands::balancer::{Change, limited_to};
+use crate::balancer::{self, Balancer, Change, Plan, limited_to};
 use command::Answer;
 use machine::Time;
 use mon_client::{RequestId, TimedOut};
@@ -54,9 +53,9 @@ impl Manager {
         }
         let attempt = balancer::attempt(&self.pg_map, &pools);
         self.balancing.balancer.note(self.clock.at(now), &attempt);
-        match attempt.plan {
+        match attempt {
             Ok(plan) => self.carry_out(now, None, &plan, fx),
-            Err(_) if self.balancing.balancer.is_even() => self.balancing.even_at = Some(map.epoch),
+            Err(why) if balancer::is_even(&why) => self.balancing.even_at = Some(map.epoch),
             Err(_) => {}
         }
     }
@@ -66,7 +65,7 @@ impl Manager {
         let answer = match change {
             Change::Attempt(name, attempt) => {
                 balancer.note(self.clock.at(now), &attempt);
-                match attempt.plan {
+                match attempt {
                     Ok(plan) => {
                         balancer.plans.insert(name, plan);
                         Answer::ok("")

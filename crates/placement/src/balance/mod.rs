@@ -83,6 +83,16 @@ pub fn plan(map: &OsdMap, counts: &dyn Fn(PoolId) -> bool, limits: Limits) -> Pl
     Plan { upmaps: balance.upmaps(), moves: balance.moves, before, after: balance.evenness() }
 }
 
+/// Puts exceptions into a map: pairs of OSDs by PG, none to end a PG's exception.
+pub fn apply(upmaps: &BTreeMap<PgId, Vec<(i32, i32)>>, map: &mut OsdMap) {
+    for (pg, items) in upmaps {
+        match items.is_empty() {
+            true => drop(map.pg_upmap_items.remove(pg)),
+            false => drop(map.pg_upmap_items.insert(*pg, items.clone())),
+        }
+    }
+}
+
 /// OSDs by what they have beyond their share, in units of [`PG`].
 #[derive(Default)]
 struct Deviations {
@@ -218,7 +228,7 @@ impl Balance {
 
     fn find(&self, scope: Scope, from: i32, to: i32) -> Option<Move> {
         let find = |pool: usize| {
-            let (seed, place) = self.pools[pool].find(from, to, self.changes_left)?;
+            let (seed, place) = self.pools[pool].find(from, to)?;
             Some(Move { pool, seed, place })
         };
         match scope {
@@ -308,16 +318,13 @@ impl Pool {
     }
 
     /// A PG that can move a copy between these, and the copy's place.
-    fn find(&self, from: i32, to: i32, changes_left: usize) -> Option<(u32, usize)> {
+    fn find(&self, from: i32, to: i32) -> Option<(u32, usize)> {
         let (here, there) = (*self.layout.places.get(&from)?, *self.layout.places.get(&to)?);
         if here.group != there.group || there.weight == 0 {
             return None;
         }
         let mut best: Option<(u8, u32, usize)> = None;
         for seed in self.by_osd.get(&from)? {
-            if changes_left == 0 && !self.changed.contains(seed) {
-                continue;
-            }
             let Some((cost, place)) = self.cost(*seed, from, to, there) else { continue };
             if best.is_none_or(|(least, ..)| cost < least) {
                 best = Some((cost, *seed, place));

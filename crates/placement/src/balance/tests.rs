@@ -60,12 +60,7 @@ fn coded(pg_num: u32, size: u8) -> PgPool {
 /// The map with the plan's exceptions.
 fn with(map: &OsdMap, plan: &Plan) -> OsdMap {
     let mut next = OsdMap { epoch: map.epoch + 1, ..map.clone() };
-    for (pg, items) in &plan.upmaps {
-        match items.is_empty() {
-            true => drop(next.pg_upmap_items.remove(pg)),
-            false => drop(next.pg_upmap_items.insert(*pg, items.clone())),
-        }
-    }
+    apply(&plan.upmaps, &mut next);
     next
 }
 
