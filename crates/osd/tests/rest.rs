@@ -355,6 +355,20 @@ fn log_does_not_rest_while_objects_are_recovered() {
     assert_resting(&cluster, true);
 }
 
+/// The client sends both appends to `a` again, and each happens once.
+fn assert_done_when_sent_again(cluster: &mut Cluster, tids: [u64; 2]) {
+    for tid in tids {
+        let host = cluster.primary();
+        let request = host.request(object("a"), append());
+        host.resend(1, tid, request);
+    }
+    cluster.run();
+    for tid in tids {
+        assert_eq!(cluster.primary().reply(tid).result, 0);
+    }
+    assert_eq!(cluster.get("a"), &b"oldxx"[..]);
+}
+
 /// The client was told to go on and has not acknowledged the word before that. What it sent until then it sends again, so a
 /// request that waits for the log would overtake those before it.
 #[test]
@@ -371,16 +385,7 @@ fn request_from_before_a_backoff_does_not_wait_for_the_log() {
     cluster.run();
     assert!(cluster.primary().find_reply(held_back).is_none());
     assert!(cluster.primary().find_reply(sent_before).is_none());
-    for tid in [held_back, sent_before] {
-        let host = cluster.primary();
-        let request = host.request(object("a"), append());
-        host.resend(1, tid, request);
-    }
-    cluster.run();
-    for tid in [held_back, sent_before] {
-        assert_eq!(cluster.primary().reply(tid).result, 0);
-    }
-    assert_eq!(cluster.get("a"), &b"oldxx"[..]);
+    assert_done_when_sent_again(&mut cluster, [held_back, sent_before]);
 }
 
 /// The later request names a map that the OSD lacks. While it waits for the map, the PG stops and serves again: the client sends
@@ -401,16 +406,7 @@ fn request_from_before_a_backoff_does_not_wait_for_a_map() {
     cluster.run();
     assert!(cluster.primary().find_reply(dropped).is_none());
     assert!(cluster.primary().find_reply(of_next_map).is_none());
-    for tid in [dropped, of_next_map] {
-        let host = cluster.primary();
-        let request = host.request(object("a"), append());
-        host.resend(1, tid, request);
-    }
-    cluster.run();
-    for tid in [dropped, of_next_map] {
-        assert_eq!(cluster.primary().reply(tid).result, 0);
-    }
-    assert_eq!(cluster.get("a"), &b"oldxx"[..]);
+    assert_done_when_sent_again(&mut cluster, [dropped, of_next_map]);
 }
 
 /// osd.1 returns again and again, and nothing is written while it is there.

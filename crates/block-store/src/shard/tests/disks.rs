@@ -1,7 +1,7 @@
 //! Disks that a test store is on: one, or a main disk with further ones, which lose power together and keep or lose unflushed
 //! writes each for itself.
 
-use super::{ZONE_BYTES, new_keys};
+use super::format_options;
 use crate::format::{DeviceRole, FormatOptions, Identity};
 use crate::mkfs::format;
 use device::dice::Dice;
@@ -154,14 +154,8 @@ pub(crate) fn formatted_on(
         disks.map(|(number, bytes)| (number, Simulated::new(bytes, Pace::AtOnce, seed + number as u64)));
     let several = Several::new(disks.collect());
     let options = FormatOptions {
-        identity: Identity([seed as u8; 16]),
-        label: "test".into(),
-        shards: 1,
-        log_bytes: Some(log_bytes),
-        zone_bytes: Some(ZONE_BYTES),
-        discard: false,
-        encryption: is_encrypted.then(new_keys),
         devices: further.iter().map(|(role, _)| (*role, Identity([seed as u8 ^ 0x55; 16]))).collect(),
+        ..format_options(log_bytes, seed, is_encrypted)
     };
     format(&mut several.clone(), &options, &mut || ()).expect("a store fits on these disks");
     several.set_pace(pace);

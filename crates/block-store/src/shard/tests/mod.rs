@@ -120,7 +120,15 @@ pub(crate) fn formatted_with(
     is_encrypted: bool,
 ) -> Simulated {
     let disk = Simulated::new(size, Pace::AtOnce, seed);
-    let options = FormatOptions {
+    let options = format_options(log_bytes, seed, is_encrypted);
+    format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
+    disk.set_pace(pace);
+    disk
+}
+
+/// Options of a store with one shard on one device.
+pub(crate) fn format_options(log_bytes: u64, seed: u64, is_encrypted: bool) -> FormatOptions {
+    FormatOptions {
         identity: Identity([seed as u8; 16]),
         label: "test".into(),
         shards: 1,
@@ -129,10 +137,7 @@ pub(crate) fn formatted_with(
         discard: false,
         encryption: is_encrypted.then(new_keys),
         devices: Vec::new(),
-    };
-    format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
-    disk.set_pace(pace);
-    disk
+    }
 }
 
 pub(crate) fn open(disk: &impl Disks, options: Options) -> Shard {
