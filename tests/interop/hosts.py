@@ -104,6 +104,7 @@ class Hosts:
             print("\n".join(path.read_text(errors="replace").splitlines()[-12:]))
 
     def close(self):
+        harness.close_shells(self)
         for host in self.hosts.values():
             host.close()
         if not os.environ.get("SHOAL_KEEP"):

@@ -15,7 +15,7 @@ import unittest
 import uuid
 from pathlib import Path
 
-from harness import Daemons, eventually, free_port_base, is_alive, run
+from harness import Daemons, clean_environment, close_shells, eventually, free_port_base, is_alive, run
 
 DAEMONS = ("ceph-mon", "ceph-mgr", "ceph-osd")
 
@@ -217,16 +217,12 @@ class StockCluster(Daemons):
                     break
 
     def close(self):
+        close_shells(self)
         self.stop()
         if self.root:
             subprocess.run(["umount", f"{self.root}{self.dir}"], check=False, stderr=subprocess.DEVNULL)
         if not os.environ.get("SHOAL_KEEP"):
             shutil.rmtree(self.dir, ignore_errors=True)
-
-
-def clean_environment():
-    """Settings of a person's own cluster stay out."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("CEPH_")}
 
 
 def main():

@@ -183,6 +183,7 @@ class Balancer(ClusterTest):
     def test_what_cannot_be_done_is_refused(self):
         for words, code, error in [
             (("balancer", "mode", "crush-compat"), 95, "shoal balances by upmaps"),
+            (("balancer", "mode", "read"), 1, '< "reef", which is required for pg-upmap-primary. Try "ceph osd set-require-min-compat-client reef"'),
             (("balancer", "show", "none"), 2, "plan none not found"),
             (("balancer", "eval", "none"), 22, 'option "none" not a plan or a pool'),
             (("balancer", "optimize", "p", "none"), 22, "not found"),
@@ -196,3 +197,47 @@ class Balancer(ClusterTest):
         eventually(lambda: self.client.ceph("balancer", "pool", "ls").text.split() == ["[", '"data"', "]"])
         self.client.ceph("balancer", "pool", "rm", "data")
         eventually(lambda: self.client.ceph("balancer", "pool", "ls").text.strip() == "")
+
+
+class Primaries(ClusterTest):
+    """The balancer's mode `read`. No client of 16.2 works on objects here: it does not know the exceptions for primaries."""
+    OSDS = 5
+
+    def primaries(self):
+        """PGs that each OSD serves."""
+        served = [pg["acting_primary"] for pg in self.client.json("pg", "dump", "pgs_brief")["pg_stats"]]
+        return [served.count(osd) for osd in range(self.OSDS)]
+
+    def proposals(self):
+        """Primaries that stock's `osdmaptool` would change, for each release that can."""
+        proposed = {}
+        for label, root in releases():
+            if root is None:
+                continue
+            on, path = Client(self.cluster, root), self.cluster.dir / f"osdmap-{label}"
+            on.ceph("osd", "getmap", "-o", path)
+            on.tool("osdmaptool", path, "--read", f"{path}.out", "--read-pool", "data")
+            with open(f"{path}.out") as lines:
+                proposed[label] = [line for line in lines if "pg-upmap-primary" in line]
+        return proposed
+
+    def test_plans_of_primaries_leave_nothing_for_stocks_tool(self):
+        ceph = self.client.ceph
+        ceph("osd", "crush", "rule", "create-replicated", "by-osd", "default", "osd")
+        ceph("osd", "pool", "create", "data", 128, 128, "by-osd")
+        ceph("osd", "set-require-min-compat-client", "reef", "--yes-i-really-mean-it")
+        ceph("balancer", "mode", "read")
+        ceph("config", "set", "mgr", "mgr/balancer/upmap_max_optimizations", 1000)
+        eventually(lambda: self.client.json("balancer", "status")["mode"] == "read")
+        eventually(lambda: sum(self.primaries()) == 128, 60)
+        before = self.primaries()
+        eventually(lambda: ceph("balancer", "optimize", "p", "data", check=False).code == 0, 60)
+        shown = [line for line in ceph("balancer", "show", "p").text.splitlines() if line.startswith("ceph osd")]
+        self.assertTrue(shown and all(line.startswith("ceph osd pg-upmap-primary") for line in shown), shown)
+        self.assertEqual(len(self.client.json("balancer", "dump", "p")["new_pg_upmap_primaries"]), len(shown))
+        ceph("balancer", "execute", "p")
+        eventually(lambda: max(self.primaries()) - min(self.primaries()) <= 3, 60)
+        print(f"primaries of each OSD: {before}, then {self.primaries()} by {len(shown)} changes", flush=True)
+        self.assertEqual(len(self.client.json("osd", "dump")["pg_upmap_primaries"]), len(shown))
+        self.assertEqual({label: lines for label, lines in self.proposals().items() if lines}, {})
+        eventually(lambda: "already perfect" in ceph("balancer", "optimize", "again", check=False).errors, 60)

@@ -8,6 +8,9 @@ import rados
 from harness import eventually
 from replicated import CLEAN_SECONDS_MAX, DOWN_SECONDS_MAX, OP_SECONDS_MAX, ReplicatedTest
 
+# A merge waits for the reports of both PGs and for an answer of their primary.
+MERGE_SECONDS_MAX = 240
+
 
 class ThreeOsds(ReplicatedTest):
     OSDS = 3
@@ -163,6 +166,34 @@ class ThreeOsds(ReplicatedTest):
         self.assertEqual(len(self.pgs.all(pool)), 32)
         self.goes_on(load)
         self.assert_right(load)
+
+    def test_pgs_merge_under_load_and_a_kill(self):
+        pool = self.make_pool("shrinking", pgs=32)
+        self.client.ceph("config", "set", "mgr", "target_max_misplaced_ratio", "1")
+        load = self.load(pool)
+        self.set(pool, "pg_num", 8)
+        row = self.pgs.pool(pool)
+        self.assertEqual((row["pg_num_target"], row["pg_placement_num_target"]), (8, 8))
+        eventually(lambda: self.pgs.pool(pool)["pg_num"] <= 28, MERGE_SECONDS_MAX)
+        self.kill(1)
+        self.wait_down(1)
+        seen = self.pgs.pool(pool)["pg_num"]
+        self.goes_on(load)
+        self.start(1)
+        self.wait_up(1)
+        eventually(lambda: self.pgs.pool(pool)["pg_num"] == 8, MERGE_SECONDS_MAX)
+        row = self.pgs.pool(pool)
+        self.assertLess(8, seen, "the OSD was down in the middle of the merges")
+        self.assertEqual(row["last_pg_merge_meta"]["source_pgid"], f"{row['pool']}.8")
+        self.assertEqual((row["pg_num_pending"], row["pg_placement_num"]), (8, 8))
+        self.pgs.wait_clean()
+        self.assertEqual(len(self.pgs.all(pool)), 8)
+        self.goes_on(load)
+        self.assert_right(load)
+        # What was merged splits again.
+        self.set(pool, "pg_num", 16)
+        self.pgs.wait_clean()
+        self.assertEqual(load.verify(), [])
 
     def test_states_and_health_are_those_of_stock(self):
         pool = self.make_pool("told")

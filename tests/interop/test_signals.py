@@ -22,11 +22,14 @@ NOT_SERVED = {
     "ceph_rgw_": "there is no gateway", "ceph_rbd_": "images are not counted",
 }
 OPERATIONS, STORE, REACTOR = "every_counter_of_an_operation_moves", "waits_and_levels_of_a_busy_store_are_counted", "failed_accepts_and_refused_callers_are_counted"
+COPIES = "reads_of_copies_are_counted_by_their_outcome"
 OUTAGE = "outage_of_nine_seconds_loses_nothing"
+PACE, STARVED = "window_converges_to_the_target", "starved_class_is_counted"
 #: Counters that `test_every_counter_moves` need not move: the test that does.
 MOVED_BY = {
     "osd.op_wip": OPERATIONS, "osd.messages_delayed_for_map": OPERATIONS, "osd.op_rw_in_bytes": OPERATIONS, "osd.op_rw_out_bytes": OPERATIONS,
     "osd.numpg_replica": "copies_are_counted_by_role", "osd.numpg_stray": "copies_are_counted_by_role",
+    "osd.replica_read": COPIES, "osd.replica_read_served": COPIES, "osd.replica_read_redirect_missing": COPIES, "osd.replica_read_redirect_conflict": COPIES,
     "osd.numpg_moving": "moves_are_counted", "osd.pg_moves_given_up": "moves_are_counted",
     "store.waited_for_log": STORE, "store.waited_for_index": STORE, "store.fresh_tables": STORE, "store.deferred_bytes": STORE,
     "store.numbers_to_clean": STORE, "store.discarded_bytes": "freed_blocks_are_discarded_and_reused",
@@ -36,6 +39,11 @@ MOVED_BY = {
     "reactor.turns_polled": "polling_reactor_finds_messages_before_it_sleeps",
     "bluefs.wal_total_bytes": "test_devices_are_told_as_stock_tells_them", "bluefs.wal_used_bytes": "test_devices_are_told_as_stock_tells_them",
     "bluefs.slow_total_bytes": "test_devices_are_told_as_stock_tells_them",
+    "osd_pace.baseline_us": PACE, "osd_pace.target_us": PACE, "osd_pace.halvings": PACE, "osd_pace.pauses": PACE,
+    "osd_pace.urgent_bytes": "waiting_write_passes_a_pause", "osd_pace.recovery_bytes": "report_ends_with_the_background_work",
+    "osd_pace.backfill_bytes": "misplaced_objects_of_a_backfill_are_counted", "osd_pace.removal_bytes": "removal_waits_for_the_window",
+    "osd_pace.scrub_bytes": "scrub_waits_for_the_window", "osd_pace.recovery_starved_ms": STARVED, "osd_pace.backfill_starved_ms": STARVED,
+    "osd_pace.removal_starved_ms": "removal_waits_for_the_window", "osd_pace.scrub_starved_ms": "scrub_waits_for_the_window",
     "bluefs.slow_used_bytes": "test_spilled_index_is_a_warning_in_stock_words",
 }
 
@@ -165,9 +173,13 @@ class Signals(ClusterTest):
         stats = eventually(row)
         self.assertEqual(stats["stored"], stats["stored_data"] + stats["stored_omap"])
         self.assertEqual(stats["bytes_used"], stats["data_bytes_used"] + stats["omap_bytes_used"])
-        pgs = self.client.json("pg", "ls-by-pool", pool)
-        pgs = pgs.get("pg_stats", pgs) if isinstance(pgs, dict) else pgs
-        self.assertEqual(sum(pg["stat_sum"]["num_objects_omap"] for pg in pgs), 3)
+
+        def all_counted():
+            pgs = self.client.json("pg", "ls-by-pool", pool)
+            pgs = pgs.get("pg_stats", pgs) if isinstance(pgs, dict) else pgs
+            return sum(pg["stat_sum"]["num_objects_omap"] for pg in pgs) == 3 and pgs
+        # Each PG reports on its own.
+        pgs = eventually(all_counted)
         self.assertEqual({pg["omap_stats_invalid"] for pg in pgs if pg["stat_sum"]["num_objects_omap"]}, {True})
 
     def test_status_and_mgr_dump_tell_what_is_kept(self):

@@ -197,3 +197,53 @@ class StoppedOsds(ReplicatedTest):
         self.assertEqual(log["pg_log_t"]["head"], info["last_update"])
         self.assertNotEqual(info["last_complete"], info["last_update"])
 
+
+    def test_single_objects_are_shown_and_changed_in_one_copy(self):
+        pool = self.make_pool("objects", size=2, min_size=1, pgs=1)
+        data = os.urandom(9_000_000)
+        self.client.rados("-p", pool, "put", "photo", "-", stdin=data)
+        self.client.rados("-p", pool, "-N", "other", "put", "photo", "-", stdin=b"of a namespace")
+        self.client.rados("-p", pool, "setxattr", "photo", "colour", "red")
+        self.client.rados("-p", pool, "setomapval", "photo", "key", "value")
+        where = self.client.json("osd", "map", pool, "photo")
+        pg, osd = where["pgid"], where["acting_primary"]
+        self.client.ceph("osd", "set", "noout")
+        self.addCleanup(self.client.ceph, "osd", "unset", "noout")
+
+        def tool(command, *args, check=True, **how):
+            return run([SHOAL, "store", "object", command, self.cluster.dir / f"osd.{osd}", pg, *args], check=check, **how)
+
+        running = tool("get-bytes", "photo", check=False)
+        self.assertEqual(running.code, 1)
+        self.stop(osd)
+        self.assertEqual(tool("get-bytes", "photo").out, data)
+        self.assertEqual(tool("get-bytes", "photo", "--nspace", "other").out, b"of a namespace")
+        self.assertEqual(tool("list-attrs", "photo").text.split(), ["colour"])
+        self.assertEqual(tool("get-attr", "photo", "colour").out, b"red")
+        self.assertEqual(tool("list-omap", "photo").text.split(), ["key"])
+        self.assertEqual(tool("get-omap", "photo", "key").out, b"value")
+        for refused in (("get-bytes", "none"), ("get-attr", "photo", "none"), ("rm-attr", "photo", "none"), ("get-omap", "photo", "none"),
+                        ("rm-omap", "photo", "none")):
+            self.assertEqual(tool(*refused, check=False).code, 1, refused)
+        changed = data[:5_000_000] + bytes(100) + data[5_000_100:]
+        tool("set-bytes", "photo", stdin=changed)
+        tool("set-attr", "photo", "colour", stdin=b"blue")
+        tool("set-attr", "photo", "size", stdin=b"large")
+        tool("rm-attr", "photo", "size")
+        tool("set-omap", "photo", "more", stdin=b"here")
+        tool("rm-omap", "photo", "key")
+        tool("set-omaphdr", "photo", stdin=b"header")
+        self.assertEqual(tool("get-omaphdr", "photo").out, b"header")
+        tool("remove", "photo", "--nspace", "other")
+        self.start(osd)
+        self.wait_up(osd)
+        self.pgs.wait_clean()
+        # The primary's copy is what was made of it, and the other one knows nothing of that.
+        self.assertEqual(self.client.rados("-p", pool, "get", "photo", "-").out, changed)
+        self.assertEqual(self.client.rados("-p", pool, "getxattr", "photo", "colour").text, "blue")
+        self.assertEqual(self.client.rados("-p", pool, "listomapkeys", "photo").text.split(), ["more"])
+        other = next(one for one in where["acting"] if one != osd)
+        self.stop(other)
+        done = run([SHOAL, "store", "object", "get-bytes", self.cluster.dir / f"osd.{other}", pg, "photo"])
+        self.assertEqual(done.out, data)
+        self.start(other)

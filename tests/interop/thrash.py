@@ -28,12 +28,12 @@ from history import History
 
 #: Weights of the actions.
 ACTIONS = {"out": 1.0, "into": 1.7, "kill": 0.4, "kill_primary": 0.4, "revive": 1.0, "reweight": 0.5, "affinity": 1.0,
-           "pause": 0.7, "grow": 0.3, "force_recovery": 0.3, "upmap": 1.0, "full": 0.2, "map_gap": 0.3, "cut": 0.7,
+           "pause": 0.7, "grow": 0.3, "shrink": 0.3, "force_recovery": 0.3, "upmap": 1.0, "full": 0.2, "map_gap": 0.3, "cut": 0.7,
            "pause_long": 0.1}
 #: Further actions where there are several monitors.
 ACTIONS_ON_MONITORS = {"kill_leader_and_primary": 0.8, "kill_monitor": 0.4, "pause_monitor": 0.4}
 #: Actions that only a long run has time for.
-ONLY_LONG = ("pause_long", "map_gap")
+ONLY_LONG = ("pause_long", "map_gap", "shrink")
 #: Seconds between actions.
 DELAY_SECONDS = (0.5, 4.0)
 #: All OSDs are back and all PGs clean so often, and within this.
@@ -43,7 +43,7 @@ MONITOR_DEAD_SECONDS = 3
 CUT_SECONDS, FULL_SECONDS = 3, 3
 #: The monitors keep so many maps, and a dead OSD misses more.
 MAPS_KEPT, MAPS_MISSED, TRIM_SECONDS_MAX = 20, 160, 15
-PGS_MAX = 64
+PGS_MAX, PGS_MIN = 64, 8
 POOL, MODEL_POOL = "thrash", "model"
 #: Each ratio with the value that a cluster is made with, and one that a store with next to nothing in it exceeds.
 RATIOS = {"full": (0.95, 0.003), "backfillfull": (0.9, 0.002), "nearfull": (0.85, 0.001)}
@@ -232,6 +232,13 @@ class Thrasher:
         self.client.ceph("osd", "pool", "set", POOL, "pg_num", now + 4)
         self.client.ceph("osd", "pool", "set", POOL, "pgp_num", now + 4, check=False)
         return f"{now} to {now + 4} PGs"
+
+    def shrink(self):
+        now = self.pgs.pool(POOL)["pg_num"]
+        if now <= PGS_MIN:
+            return None
+        self.client.ceph("osd", "pool", "set", POOL, "pg_num", now - 4)
+        return f"{now} to {now - 4} PGs"
 
     def force_recovery(self):
         chosen = self.dice.sample(sorted(row["pgid"] for row in self.pgs.all(POOL)), 3)

@@ -46,7 +46,12 @@ pub(crate) enum State {
     WaitsForMap,
     /// Routed to an OSD. `sent_in`: the session's life in which it was sent; `None` while the session is not open or
     /// holds it back.
-    Placed { route: Arc<Route>, sent_in: Option<u32> },
+    Placed {
+        route: Arc<Route>,
+        /// The primary, or any acting OSD for a balanced read.
+        osd: i32,
+        sent_in: Option<u32>,
+    },
 }
 
 /// By number, which is the order of submission. Operations that are sent again keep it.

@@ -1,6 +1,7 @@
 //! The route of an operation under one map: its PG and the OSDs that serve it.
 
 use crate::operation::Operation;
+use placement::crush::ITEM_NONE;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::types::osd_map::MapFlags;
@@ -63,6 +64,19 @@ impl Routes {
 }
 
 impl Route {
+    /// The OSD that gets an operation: the primary, or for a balanced read an acting OSD that `number` picks.
+    pub(crate) fn osd_for(&self, operation: &Operation, number: u64) -> i32 {
+        let is_balanced = operation.flags.contains(OsdFlags::BALANCE_READS) && !operation.writes();
+        let acting = || self.acting.iter().copied().filter(|osd| *osd >= 0 && *osd != ITEM_NONE);
+        // An erasure-coded object is read by its primary alone.
+        let count = if is_balanced && self.pg.shard == ShardId::NONE { acting().count() as u64 } else { 0 };
+        if count == 0 {
+            return self.primary;
+        }
+        let picked = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        acting().nth((picked % count) as usize).unwrap_or(self.primary)
+    }
+
     /// True if an operation still goes this way.
     pub(crate) fn holds(&self, map: &OsdMap, routes: &mut Routes, operation: &Operation, hash: u32) -> bool {
         matches!(routes.target(map, operation, hash), Target::Route(now) if *now == *self)

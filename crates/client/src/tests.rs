@@ -9,7 +9,8 @@ mod waiting;
 use crate::{Event, Failure, Listing, ObjectRef, Operation, ReadOps, WriteOps};
 use bytes::Bytes;
 use fixture::*;
-use wire::types::{HObject, ListPage, ListedObject, OpCode, OsdFlags};
+use std::collections::BTreeMap;
+use wire::types::{HObject, ListPage, ListedObject, OpCode, OsdFlags, OsdMap};
 
 #[test]
 fn operation_reaches_its_primary_and_its_reply_returns() {
@@ -192,4 +193,35 @@ fn read(name: &str) -> Operation {
 
 fn object(name: &str) -> ObjectRef {
     ObjectRef::new(POOL, name)
+}
+
+#[test]
+fn balanced_read_goes_to_any_acting_osd_and_then_to_the_primary() {
+    let both = |map: &mut OsdMap| {
+        map.pg_temp.values_mut().for_each(|acting| *acting = vec![3, 4]);
+        map.pools.values_mut().for_each(|pool| pool.size = 2);
+    };
+    let mut world = World::connected(&[(1, map_with(5, &[3, 4], both))]);
+    let (mut conns, mut asked) = (BTreeMap::new(), BTreeMap::from([(3, Vec::new()), (4, Vec::new())]));
+    for n in 0..20 {
+        let balanced = read(&n.to_string()).with_flags(OsdFlags::BALANCE_READS);
+        let (_, effects) = world.submit(balanced);
+        conns.extend(called_osd(&effects).map(|(conn, osd)| (osd, conn)));
+        for (osd, conn) in &conns {
+            asked.entry(*osd).or_default().extend(ops_sent(&effects, *conn));
+        }
+    }
+    assert!(asked.values().all(|ops| ops.len() > 2), "{asked:?}");
+    let write = WriteOps::new().create(false);
+    let flags = OsdFlags::BALANCE_READS;
+    let (_, effects) = world.submit(Operation::write(object("w"), write).with_flags(flags));
+    assert_eq!(ops_sent(&effects, conns[&3]).len(), 1, "a write goes to the primary");
+
+    // The replica does not serve the read.
+    let (tid, op) = asked[&4][0].clone();
+    assert!(op.flags.contains(OsdFlags::BALANCE_READS));
+    let effects = world.reply(conns[&4], tid, &op, -11);
+    let sent = ops_sent(&effects, conns[&3]);
+    assert_eq!(sent.iter().map(|(tid, _)| *tid).collect::<Vec<_>>(), [tid]);
+    assert!(!sent[0].1.flags.contains(OsdFlags::BALANCE_READS));
 }

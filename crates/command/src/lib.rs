@@ -9,10 +9,12 @@
 //! - [`osd_network`]: the times of heartbeats, which the manager and OSDs show.
 //! - [`pg_json`]: reports on placement groups, which the manager and OSDs show.
 //! - [`perf`]: performance counters as `perf dump` and a Prometheus page show them.
+//! - [`builds`]: marks by which daemons of different builds know their abilities.
 //! - [`restart`]: the command that every daemon has.
 
 mod answer;
 mod args;
+pub mod builds;
 pub mod errno;
 pub mod hostile;
 pub mod iec;

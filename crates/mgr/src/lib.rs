@@ -6,11 +6,14 @@
 //! - `rates` turns reports into rates, `health` into warnings, `space` into what still fits, `progress` into
 //!   the progress of recovery.
 //! - `commands` is the table of commands and their output.
+//! - `autoscaler` says how many PGs each pool should have.
 //! - `balancer` plans upmaps that even out PGs.
+//! - `pg_num` says which step a pool may take towards fewer PGs.
 //! - `crashes` holds the reports of crashed daemons, which the monitors keep.
 //! - `caps` says who may ask what.
 //! - [`metrics`] is the Prometheus page, `daemon_counters` what daemons count.
 
+mod autoscaler;
 mod balancer;
 mod caps;
 mod commands;
@@ -24,7 +27,9 @@ pub mod hostile;
 mod manager;
 pub mod metrics;
 pub mod options;
+mod outliers;
 mod pg_map;
+mod pg_num;
 mod progress;
 mod rates;
 #[cfg(test)]

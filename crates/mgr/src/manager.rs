@@ -1,8 +1,10 @@
 //! The manager as a machine: a session with the monitor, reports from daemons, commands from clients.
 
 mod asked;
+mod autoscaling;
 mod balancing;
 mod crash_store;
+mod shrinking;
 
 use crate::caps::Caps;
 use crate::configs::Configs;
@@ -92,6 +94,8 @@ pub struct Manager {
     peers: BTreeMap<ConnId, Reporter>,
     crash_store: crash_store::CrashStore,
     balancing: balancing::Balancing,
+    shrinking: shrinking::Shrinking,
+    autoscaling: autoscaling::Autoscaling,
     /// Commands that wait for the monitor's answer.
     relays: BTreeMap<RequestId, Relay>,
     gate: Gate,
@@ -146,6 +150,8 @@ impl Manager {
             peers: BTreeMap::new(),
             crash_store: crash_store::CrashStore::default(),
             balancing: balancing::Balancing::new(now),
+            shrinking: shrinking::Shrinking::new(now),
+            autoscaling: autoscaling::Autoscaling::new(now),
             relays: BTreeMap::new(),
             gate: Gate::new(EntityKind::MGR),
             beacon_at: now,
@@ -222,7 +228,9 @@ impl Manager {
             mon_client::Event::Answer { id, answer } => {
                 let is_taken = self.on_mon_answer(id, &answer, fx)
                     || self.on_crash_answer(now, id, &answer, fx)
-                    || self.on_upmap_answer(id, &answer, fx);
+                    || self.on_upmap_answer(id, &answer, fx)
+                    || self.on_shrinking_answer(id, &answer, fx)
+                    || self.on_autoscaling_answer(id, &answer, fx);
                 if !is_taken {
                     self.on_mon_config(id, answer);
                 }
@@ -518,6 +526,12 @@ impl Machine for Manager {
                 if self.balancing.next_at <= now {
                     self.balance(now, effects);
                 }
+                if self.autoscaling.next_at <= now {
+                    self.autoscale(now, effects);
+                }
+                if self.shrinking.next_at <= now {
+                    self.shrink_pools(now, effects);
+                }
                 if self.digest_at.is_some_and(|at| at <= now) {
                     self.send_digest(now, effects);
                 }
@@ -527,7 +541,12 @@ impl Machine for Manager {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let regular = self.beacon_at.min(self.mon_config_at).min(self.balancing.next_at);
+        let regular = self
+            .beacon_at
+            .min(self.mon_config_at)
+            .min(self.balancing.next_at)
+            .min(self.shrinking.next_at)
+            .min(self.autoscaling.next_at);
         let own = Time::earliest(Some(regular), self.digest_at);
         Time::earliest(own, self.session.next_deadline())
     }

@@ -280,7 +280,7 @@ impl PoolUse {
         let omap = stat.store_stats.omap_allocated.max(0) as f64;
         let data = stat.stats.sum.num_bytes.max(0) as f64;
         let allocated = stat.store_stats.allocated.max(0) as f64;
-        let stored = data + omap / copies;
+        let stored = pg_map.stored(pool, &stat);
         let used = omap + if allocated > 0.0 { allocated } else { data * copies };
         let avail_raw = pg_map.available_for(pool.crush_rule.into()).max(0) as f64;
         PoolUse {

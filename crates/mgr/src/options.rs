@@ -12,6 +12,10 @@ option_set! {
         /// Counters of a lower priority are not reported.
         report_threshold: u32 = "mgr_stats_threshold",
         health_detail_max: usize = "mon_health_max_detail",
+        scrub_interval_max_s: f64 = "osd_scrub_max_interval",
+        deep_scrub_interval_s: f64 = "osd_deep_scrub_interval",
+        not_scrubbed_ratio: f64 = "mon_warn_pg_not_scrubbed_ratio",
+        not_deep_scrubbed_ratio: f64 = "mon_warn_pg_not_deep_scrubbed_ratio",
         warn_on_misplaced: bool = "mon_warn_on_misplaced",
         /// 0: `slow_ping_ratio` of the grace.
         slow_ping_ms: f64 = "mon_warn_on_slow_ping_time",
@@ -31,5 +35,10 @@ option_set! {
         /// Numbers of pools, with commas; empty for all.
         balancer_pools: String = "mgr/balancer/pool_ids",
         misplaced_ratio_max: f64 = "target_max_misplaced_ratio",
+        autoscale_interval: Duration = "mgr/pg_autoscaler/sleep_interval",
+        autoscale_is_off: bool = "mgr/pg_autoscaler/noautoscale",
+        /// Copies of PGs that an OSD should have.
+        autoscale_pgs_per_osd: u32 = "mon_target_pg_per_osd",
+        autoscale_threshold: f64 = "mgr/pg_autoscaler/threshold",
     }
 }

@@ -1,13 +1,15 @@
 //! Every PG's and every OSD's last report, and the sums over them (`PGMap`).
 
 use crate::options::MgrOptions;
+use crate::outliers::Outliers;
 use crate::rates::Rates;
 use command::options::{Identity, Layers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::messages::MPGStats;
 use wire::types::{
-    OsdMap, OsdStat, PgCount, PgId, PgMapDigest, PgStat, PgState, PoolId, PoolStat, StoreStatfs, UTime,
+    IntervalSet, OsdMap, OsdStat, PgCount, PgId, PgMapDigest, PgStat, PgState, PoolId, PoolStat, SnapId,
+    StoreStatfs, UTime,
 };
 
 pub struct PgMap {
@@ -24,6 +26,7 @@ pub struct PgMap {
     pub(crate) slow_ops: BTreeMap<String, (u32, u32)>,
     pub(crate) options: MgrOptions,
     pub(crate) rates: Rates,
+    pub(crate) outliers: Outliers,
     /// Objects that PGs have recovered since this manager began.
     pub(crate) recovered_objects: u64,
 }
@@ -41,6 +44,7 @@ impl Default for PgMap {
             slow_ops: BTreeMap::new(),
             options: MgrOptions::read(&Layers::new(Identity::named("mgr.x"))),
             rates: Rates::default(),
+            outliers: Outliers::default(),
             recovered_objects: 0,
         }
     }
@@ -89,6 +93,7 @@ impl PgMap {
             } else {
                 stat = out_of_cluster(&stat);
             }
+            self.outliers.note(osd, stat.commit_latency_ns);
             self.osds.insert(osd, stat);
         }
         for (pg, mut stat) in report.pgs {
@@ -111,6 +116,7 @@ impl PgMap {
     /// The end of an interval of the rates, every `mgr_tick_period`.
     pub fn tick(&mut self, now: UTime) {
         self.rates.close_interval(now, &self.map);
+        self.outliers.tick(now, &self.map);
     }
 
     /// A daemon says how its operations do.
@@ -213,10 +219,27 @@ impl PgMap {
             delta,
             delta_over,
             available_by_rule: self.available_by_rule(),
-            purged_snaps: BTreeMap::new(),
+            purged_snaps: self.purged_snaps(),
             osd_sum_by_class: self.osd_sum_by_class(),
             unavailable_pgs: self.unavailable_pgs(now),
         }
+    }
+
+    /// By pool: removed snapshots that no PG has a clone of. A PG that has not reported may have some.
+    fn purged_snaps(&self) -> BTreeMap<PoolId, BTreeMap<SnapId, u64>> {
+        let mut pools: BTreeMap<PoolId, IntervalSet> = BTreeMap::new();
+        for (pg, stat) in &self.pgs {
+            let of_pg = stat.purged_snaps.iter().map(|(start, len)| (start.0, *len)).collect::<IntervalSet>();
+            let is_known = stat.state != PgState::UNKNOWN && !stat.state.has(PgState::STALE);
+            let of_pg = if is_known { of_pg } else { IntervalSet::new() };
+            let common = match pools.get(&pg.pool) {
+                Some(others) => others.intersection(&of_pg),
+                None => of_pg,
+            };
+            pools.insert(pg.pool, common);
+        }
+        let runs = |set: IntervalSet| set.iter().map(|(start, len)| (SnapId(start), len)).collect();
+        pools.into_iter().filter(|(_, set)| !set.is_empty()).map(|(pool, set)| (pool, runs(set))).collect()
     }
 
     /// By pool, PGs that serve no clients: inactive or stale for `mon_pg_stuck_threshold`, or with unfound objects.

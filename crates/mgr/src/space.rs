@@ -2,7 +2,7 @@
 
 use crate::PgMap;
 use std::collections::BTreeMap;
-use wire::types::OsdStat;
+use wire::types::{OsdStat, PgPool, PoolStat};
 
 impl PgMap {
     pub(crate) fn osd_sum_by_class(&self) -> BTreeMap<String, OsdStat> {
@@ -14,6 +14,12 @@ impl PgMap {
             }
         }
         sums
+    }
+
+    /// Bytes of a pool's objects and omaps, each counted once.
+    pub(crate) fn stored(&self, pool: &PgPool, stat: &PoolStat) -> f64 {
+        let omap = stat.store_stats.omap_allocated.max(0) as f64;
+        stat.stats.sum.num_bytes.max(0) as f64 + omap / f64::from(pool.size).max(1.0)
     }
 
     /// Bytes that still fit under each CRUSH rule: the fullest OSD, for its share, sets the limit.

@@ -4,6 +4,7 @@
 
 use crate::crush::{Subtree, location_text};
 use crate::fullness::grade_of;
+use crate::old_builds::obstacle_to_merges;
 use crate::options::MonOptions;
 use crate::osd_flags::Hold;
 use crate::situation::{Reports, Situation, Stall};
@@ -30,6 +31,7 @@ pub fn checks(state: &State, reports: &Reports, situation: &Situation, options: 
     orphans(state.osdmap(), &mut out);
     full_ratios(state.osdmap(), options, &mut out);
     pools(state.osdmap(), situation.now, options, &mut out);
+    merges_held(state, &mut out);
     flags(state.osdmap(), &mut out);
     local_flags(state.osdmap(), &mut out);
     if options.osd_down_out_interval.is_zero() && options.warn_on_osd_down_out_interval_zero {
@@ -206,6 +208,22 @@ fn subtrees_down(map: &OsdMap, down_in: &[i32], out: &mut Checks) {
         let detail = down.iter().map(line).collect();
         out.insert(format!("OSD_{}_DOWN", kind.to_uppercase()), check(HealthStatus::WARN, summary, detail));
     }
+}
+
+/// A code of shoal's own: `POOL_MERGES_HELD`. Stock refuses OSDs of old releases by `require_osd_release`.
+fn merges_held(state: &State, out: &mut Checks) {
+    let map = state.osdmap();
+    let shrinking =
+        map.pools.iter().filter(|(_, pool)| pool.pg_num_target > 0 && pool.pg_num_target < pool.pg_num);
+    let names: Vec<&str> =
+        shrinking.map(|(id, _)| map.pool_names.get(id).map_or("?", String::as_str)).collect();
+    if names.is_empty() {
+        return;
+    }
+    let Some(why) = obstacle_to_merges(state) else { return };
+    let detail = names.iter().map(|name| format!("pool '{name}' keeps its PGs: {why}")).collect();
+    let summary = format!("{} pool(s) cannot merge PGs because of OSDs of older builds", names.len());
+    out.insert("POOL_MERGES_HELD".into(), check(HealthStatus::WARN, summary, detail));
 }
 
 fn pools(map: &OsdMap, now: UTime, options: &MonOptions, out: &mut Checks) {

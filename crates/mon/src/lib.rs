@@ -22,6 +22,7 @@ pub mod join_token;
 pub mod joining;
 mod mon_map;
 pub mod monitor;
+mod old_builds;
 pub mod options;
 mod osd_flags;
 mod osd_step;

@@ -2,9 +2,10 @@
 //! monitor's own situation.
 
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::types::{HealthCheck, PgMapDigest, ProgressEvent, UTime};
+use wire::types::{HealthCheck, OsdMap, PgMapDigest, PgState, ProgressEvent, UTime};
 
 /// Reports of the manager. The replicated log does not hold them: the manager repeats them within seconds.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,21 @@ pub struct Reports {
     pub progress: BTreeMap<String, ProgressEvent>,
     /// The manager's map of other services, encoded.
     pub service_map: Bytes,
+}
+
+impl Reports {
+    /// The sums. Until a manager has reported, every PG of the map is unknown, as it is to a manager that has just become active.
+    pub fn sums(&self, map: &OsdMap) -> Cow<'_, PgMapDigest> {
+        let pgs: u32 = map.pools.values().map(|pool| pool.pg_num).sum();
+        if self.digest.num_pg > 0 || pgs == 0 {
+            return Cow::Borrowed(&self.digest);
+        }
+        let mut digest = self.digest.clone();
+        (digest.num_pg, digest.num_pg_unknown) = (pgs.into(), pgs.into());
+        digest.num_pg_by_state = BTreeMap::from([(PgState::UNKNOWN, pgs as i32)]);
+        digest.pool_sums.extend(map.pools.keys().map(|id| (*id as i32, Default::default())));
+        Cow::Owned(digest)
+    }
 }
 
 /// Parts of an OSD that hang, by its own account: how long its device has answered nothing, and one of its cores not run.

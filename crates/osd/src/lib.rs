@@ -15,6 +15,7 @@ pub mod node;
 pub mod object;
 pub mod ops;
 pub mod options;
+pub mod pace;
 pub mod pg;
 pub mod planted;
 pub mod shard;

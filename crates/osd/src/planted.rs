@@ -40,10 +40,14 @@ pub enum PlantedBug {
     IncompleteStartTrusted,
     /// A copy reports, and a primary counts itself, before the log is durable.
     ReportUnsaved,
+    /// A replica answers a read of an object that has writes which may not be durable on all members.
+    CopyReadsUncommitted,
     /// A primary serves without `up_thru`.
     UpThruSkipped,
     /// A child PG does not inherit its parent's past intervals.
     SplitForgetsPast,
+    /// A merged PG forgets its past intervals, and takes any copy of the source for a whole one.
+    MergeLosesInterval,
     /// Divergent entries stay in the log when it is merged.
     MergeWithoutRewind,
     /// Two acting sets are asked for in turn.
@@ -54,6 +58,10 @@ pub enum PlantedBug {
     BackfillCursorOff,
     /// An object that a request is changing is repaired.
     RepairBesideWrite,
+    /// A scrub takes the primary's copy for the good one.
+    ScrubBlamesGoodCopy,
+    /// A scrub judges a suspect while writes of it are under way.
+    ScrubHoldsNothing,
     /// With the trial backend: a member is sent another member's shard.
     ShardPushedAsIs,
     /// With the trial backend: a read takes parity for the client's bytes.
@@ -74,6 +82,8 @@ pub enum PlantedBug {
     ClosedOnCoreZeroOnly,
     /// The target of a recovery or backfill keeps the place that the primary has released.
     PlaceKept,
+    /// Bytes of a transfer that its interval's end drops stay charged to the window.
+    PaceBytesKept,
     /// In the assembly: a request on its way to another core is overtaken by the next.
     RequestMailOvertakes,
 }

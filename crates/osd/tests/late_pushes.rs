@@ -123,19 +123,22 @@ fn push_of_an_earlier_pull_does_not_end_a_later_one() {
 #[test]
 fn push_of_a_backfill_changes_nothing_behind_it() {
     let mut cluster = Cluster::new(3, vec![0, 1]);
-    let names: Vec<String> = (0..300).map(|n| format!("o{n}")).collect();
+    let names: Vec<String> = (0..600).map(|n| format!("o{n}")).collect();
     names.iter().for_each(|name| cluster.put(name, b"old"));
     cluster.interval(vec![0, 2], vec![0, 2]);
     while cluster.pushes.len() < 200 {
         assert!(cluster.step() | cluster.take_wishes(), "the backfill goes on");
     }
-    // It has come to the second window of three.
+    // It has come to the second window of several.
     let late: Vec<_> = cluster.pushes[..2].to_vec();
     let [written, removed] = [0, 1].map(|at| step_of(&late[at].2).object.name.to_string());
-    cluster.send(&written, vec![write_full(b"new")]);
-    cluster.send(&removed, vec![OsdOp::bare(OpCode::DELETE)]);
-    for _ in 0..20 {
-        cluster.step();
+    let mut waiting = vec![
+        cluster.send(&written, vec![write_full(b"new")]),
+        cluster.send(&removed, vec![OsdOp::bare(OpCode::DELETE)]),
+    ];
+    while !waiting.is_empty() {
+        assert!(cluster.step(), "the writes are answered");
+        waiting.retain(|tid| cluster.primary().find_reply(*tid).is_none());
     }
     assert_eq!(cluster.stored(2, &written).as_deref(), Some(&b"new"[..]));
     assert_eq!((cluster.stored(2, &removed), cluster.interval.since), (None, late[0].2.interval));
@@ -235,7 +238,7 @@ fn write_beside_a_push_reaches_the_member() {
         cluster.run();
         assert_eq!(cluster.stored(3, "a").as_deref() == Some(&b"new"[..]), is_applied);
         let ObjectPush { object, version, step, .. } = step_of(&push).clone();
-        let ack = PushAck { object, version, step, result: -5 };
+        let ack = PushAck { object, version, step, result: -5, window_kib: 0 };
         cluster.wires.push_back((2, 0, Box::new(MOSDPeer { body: PeerBody::Pushed(ack), ..*push })));
         cluster.run();
         let tid = cluster.send("a", vec![write(0, b"N")]);

@@ -54,9 +54,62 @@ pub fn stable_mod(x: u32, n: u32, mask: u32) -> u32 {
     if x & mask < n { x & mask } else { x & (mask >> 1) }
 }
 
+/// The seed of the group that has the objects of `seed` in a pool of `pg_num` groups.
+pub fn ancestor_among(seed: u32, pg_num: u32) -> u32 {
+    let mask = match pg_num.saturating_sub(1) {
+        0 => 0,
+        last => u32::MAX >> last.leading_zeros(),
+    };
+    stable_mod(seed, pg_num, mask)
+}
+
+/// The part of a placement group in the merge that its pool prepares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergePart {
+    /// The group goes, and its objects become those of `target`.
+    Source { target: u32 },
+    /// The group takes the objects of `source` over.
+    Target { source: u32 },
+}
+
+/// The part of a group in the pending merge of its pool. A pool merges its last group, one at a time.
+pub fn merge_part(pg_num: u32, pg_num_pending: u32, seed: u32) -> Option<MergePart> {
+    let source = pg_num_pending;
+    if source == 0 || source.checked_add(1) != Some(pg_num) {
+        return None;
+    }
+    let target = ancestor_among(source, source);
+    match seed {
+        _ if seed == source => Some(MergePart::Source { target }),
+        _ if seed == target => Some(MergePart::Target { source }),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn merge_reverses_the_split_that_made_its_source() {
+        for source in 1..40u32 {
+            let (target, part) =
+                (ancestor_among(source, source), |seed| merge_part(source + 1, source, seed));
+            assert_eq!(part(source), Some(MergePart::Source { target }));
+            assert_eq!(part(target), Some(MergePart::Target { source }));
+            assert!((0..source).filter(|seed| *seed != target).all(|seed| part(seed).is_none()));
+            let mask = PgPool { pg_num: source + 1, ..PgPool::default() }.pg_num_mask();
+            for hash in 0..256 {
+                let before = stable_mod(hash, source + 1, mask);
+                let after = ancestor_among(hash, source);
+                assert_eq!(after, if before == source { target } else { before }, "{hash} of {source}");
+            }
+        }
+        for (pg_num, pg_num_pending) in [(4, 4), (1, 0), (0, 0), (8, 4), (4, 5)] {
+            let is_none = |seed| merge_part(pg_num, pg_num_pending, seed).is_none();
+            assert!((0..8).all(is_none), "{pg_num} {pg_num_pending}");
+        }
+    }
 
     #[test]
     fn growth_splits_one_group_and_moves_no_other() {

@@ -86,6 +86,7 @@ impl Scale {
                 let config = OsdConfig {
                     osd: OsdId(osd as i32),
                     medium: Medium::Memory,
+                    has_one_shard: false,
                     cores: 1,
                     bounds: Bounds::of(Medium::Memory),
                     async_recovery_min_cost: 100,

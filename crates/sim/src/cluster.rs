@@ -101,6 +101,12 @@ impl ClusterConfig {
         self.pools.iter().map(|pool| pool.size - pool.min_size).min().unwrap_or(0)
     }
 
+    /// Each PG has three copies or more, whatever OSDs stay dead.
+    pub fn has_majorities(&self) -> bool {
+        let left = self.osds - i32::from(self.dead_osds_max());
+        left >= 3 && self.pools.iter().all(|pool| pool.size >= 3 && !pool.is_erasure)
+    }
+
     pub fn pool_ids(&self) -> impl Iterator<Item = PoolId> + use<> {
         1..=self.pools.len() as PoolId
     }

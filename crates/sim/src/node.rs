@@ -7,6 +7,7 @@ use crate::nodes::OpenCommand;
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
 use mon::Monitor;
+use osd::shard::ScrubWish;
 use wire::types::{EntityAddrVec, EntityName, OsdId};
 
 /// A process. It owns its disk: it draws the latency of requests, and wakes when they complete.
@@ -62,6 +63,15 @@ pub trait Node {
     }
     /// Fills the disk until then. False without a disk.
     fn fill_disk(&mut self, _until: Time) -> bool {
+        false
+    }
+    /// Leaves the copy of an object that differs from the others at the next write. False if it does so already.
+    fn spoil_copy(&mut self) -> bool {
+        false
+    }
+    /// Orders the scrub of a PG that the node is the primary of: number `pick`, modulo their number, or all of them. False if there
+    /// is none.
+    fn scrub(&mut self, _now: Time, _pick: Option<u64>, _wish: ScrubWish, _out: &mut Vec<NetEffect>) -> bool {
         false
     }
     /// Sends an administrator's command to a monitor.

@@ -29,6 +29,8 @@ pub struct Report {
     pub events: u64,
     pub simulated: Duration,
     pub summary: Summary,
+    /// Merges of PGs.
+    pub merges: u64,
     /// `None` with one monitor.
     pub monitors: Option<MonitorFigures>,
     /// Broken promises. Empty if the seed holds.
@@ -74,6 +76,9 @@ impl fmt::Display for Report {
                 f,
                 "  {monitors} monitors: {commands} commands answered, {compared} states compared, {judged_s} s judged"
             )?;
+        }
+        if self.merges > 0 {
+            writeln!(f, "  {} merges of PGs", self.merges)?;
         }
         for (name, struck) in &self.faults {
             let Some(row) = ROWS.iter().find(|row| row.name == *name) else { continue };

@@ -48,6 +48,8 @@ pub struct Config {
     /// answer as if an object had never existed is one.
     pub loses_a_disk: bool,
     pub store: StoreChoice,
+    /// Each core has one store shard. Otherwise one to three, by seed, and PGs of those with more do not merge.
+    pub has_one_shard: bool,
     pub cores: CoresChoice,
     /// Faults come so many times as often as the table says.
     pub fault_rate: u32,
@@ -189,8 +191,15 @@ impl LevelChoice {
 impl Config {
     pub fn new(span: Duration) -> Config {
         let pause_max = Duration::from_millis(40);
-        let workload =
-            Workload { objects: 12, cold_objects: 0, unit_bytes: 64, depth: 3, pause_max, bursts: 2 };
+        let workload = Workload {
+            objects: 12,
+            cold_objects: 0,
+            unit_bytes: 64,
+            depth: 3,
+            pause_max,
+            bursts: 2,
+            balanced_every: 3,
+        };
         Config {
             span,
             quiet: QUIET,
@@ -202,6 +211,7 @@ impl Config {
             monitor_crashes: true,
             loses_a_disk: false,
             store: StoreChoice::BySeed,
+            has_one_shard: false,
             cores: CoresChoice::BySeed,
             fault_rate: 1,
             faults: FaultChoice::BySeed,
@@ -301,7 +311,9 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
             let (cores, bounds) = (config.cores.of(seed), config.bounds.of(seed, medium));
             // The default, and values at which every recovery leaves the acting set.
             let async_recovery_min_cost = [100, 0, 5][(seed / 3 % 3) as usize];
-            let config = OsdConfig { osd: OsdId(osd), medium, cores, bounds, async_recovery_min_cost };
+            let has_one_shard = config.has_one_shard;
+            let osd = OsdId(osd);
+            let config = OsdConfig { osd, medium, has_one_shard, cores, bounds, async_recovery_min_cost };
             Box::new(OsdNode::new(seat, config, history.clone()))
         };
         cast.osds.push(add(&mut world, &make));
@@ -350,7 +362,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let mut dead = Vec::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
-        world.watch_copies();
+        world.watch_copies(&cast.osds);
         if all_monitors.len() > 1 {
             world.watch_monitors(&all_monitors);
         }
@@ -435,6 +447,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         events: world.trace().events(),
         simulated: world.now().since(begin),
         summary: history.summary(),
+        merges: world.merges(),
         monitors: monitors.checks().map(|checks| MonitorFigures {
             monitors: all_monitors.iter().filter(|node| world.has_started(**node)).count(),
             commands: checks.commands.borrow().answered(),

@@ -5,13 +5,14 @@
 //! the same events; [`Trace::hash`] compares them.
 
 use crate::check::copies::damage::Lost;
+use crate::check::copies::scrub_blame::Damaged;
 use crate::check::copies::sight::{Look, Sights};
 use crate::check::copies::{self, Ack, Finding, Watch};
 use crate::check::elections::{Elections, MonitorSight};
 use crate::check::settled::StatusSight;
 use crate::check::{Promise, TrueTime};
 use crate::clock::{Clock, WallClock};
-use crate::faults::Fault;
+use crate::faults::{Command, Fault};
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
 use crate::node::{Death, Life, Node, NodeId};
 use crate::nodes::{Monitors, OpenCommand};
@@ -20,12 +21,16 @@ use crate::trace::{Coverage, Notes, Source, Trace};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
 use mon::Monitor;
+use osd::shard::ScrubWish;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use wire::types::{Epoch, OsdId, PoolId};
 
 /// A process that is down when the last fault has struck starts within this time: the quiet time counts on it.
 const ABSENCE_MAX: Duration = Duration::from_secs(10);
+/// Times of the quiet time in which all PGs are repaired. A PG that is not clean yet is repaired later.
+const REPAIRS_AFTER_S: [u64; 2] = [12, 24];
 
 pub struct World {
     now: Time,
@@ -62,6 +67,15 @@ pub struct World {
     /// The monitor that an administrator takes out, and who that is.
     leaving: Option<(NodeId, NodeId)>,
     is_calm: bool,
+    /// OSDs that are away, each with the administrator who brings it in again.
+    away: BTreeMap<NodeId, (NodeId, OsdId)>,
+    /// The nodes of the OSDs, by number.
+    osds: Vec<NodeId>,
+    damaged: Damaged,
+    /// A scrub was ordered, or a copy differs: the quiet time begins with repairs.
+    wants_repairs: bool,
+    /// Merges of PGs that the monitors have published: the pool, and the epoch in which the source was ready.
+    merges: BTreeSet<(PoolId, Epoch)>,
     finding: Option<Finding>,
 }
 
@@ -120,6 +134,8 @@ enum Event {
     Resume(NodeId),
     /// The monitor joins anew, if it was taken out.
     Rejoin(NodeId),
+    /// All PGs are repaired.
+    Repair,
 }
 
 impl World {
@@ -161,6 +177,11 @@ impl World {
             elections: None,
             leaving: None,
             is_calm: false,
+            away: BTreeMap::new(),
+            osds: Vec::new(),
+            damaged: Damaged::default(),
+            wants_repairs: false,
+            merges: BTreeSet::new(),
             finding: None,
         }
     }
@@ -219,7 +240,8 @@ impl World {
     }
 
     /// From now on the copies of all PGs are checked. The run ends at the first finding.
-    pub fn watch_copies(&mut self) {
+    pub fn watch_copies(&mut self, osds: &[NodeId]) {
+        self.osds = osds.to_vec();
         self.watch = Some(Watch::default());
     }
 
@@ -336,8 +358,27 @@ impl World {
             let checked = copies::acknowledged::check(ack, &self.sights(Look::Pg(ack.pg)));
             checked.map_err(|words| (Promise::OnEveryMember, words))
         });
-        let looked = look.map_or(Ok(()), |look| copies::check(&self.sights(look)));
+        let looked = look.map_or(Ok(()), |look| {
+            let sights = self.sights(look);
+            copies::check(&sights)?;
+            let blame = copies::scrub_blame::check(&sights, &self.damaged);
+            blame.map_err(|words| (Promise::ScrubsBlameDamage, words))
+        });
+        if look.is_some() {
+            self.note_merges();
+        }
         self.finding = self.finding.take().or(acknowledged.and(looked).err());
+    }
+
+    fn note_merges(&mut self) {
+        let maps = self.nodes.iter().filter_map(|node| Some(node.monitor()?.state().osdmap()));
+        let merged = maps.flat_map(|map| &map.pools).map(|(id, pool)| (*id, pool.last_pg_merge.ready_epoch));
+        self.merges.extend(merged.filter(|(_, epoch)| *epoch > 0));
+    }
+
+    /// Merges of PGs so far.
+    pub fn merges(&self) -> u64 {
+        self.merges.len() as u64
     }
 
     /// Compares the copies of every PG, and returns what damage has taken from all of them. Only at the end of a run.
@@ -427,11 +468,24 @@ impl World {
                 self.with_network(|network, cx| network.started(cx, node));
                 self.with_node(node, |node, now, out| node.start(now, out));
                 self.stations[node.0].addrs = self.nodes[node.0].addrs();
+                if let Some((admin, osd)) = self.away.remove(&node) {
+                    self.order(admin, Command::OsdIn(osd));
+                }
             }
             Event::Stop(node, down_for) => {
                 self.stop(node, Stop { down_for, again_after: None });
             }
             Event::Rejoin(node) => self.rejoin(node),
+            Event::Repair => {
+                let wish = ScrubWish { is_deep: true, is_repair: true, is_asked: true };
+                let runs = |node: &NodeId| !self.pauses.contains_key(node);
+                let osds: Vec<NodeId> = self.osds.iter().copied().filter(runs).collect();
+                for node in osds {
+                    self.with_node(node, |node, now, out| {
+                        node.scrub(now, None, wish, out);
+                    });
+                }
+            }
             Event::Resume(node) => {
                 let Some(pause) = self.pauses.get(&node).filter(|pause| pause.until <= self.now) else {
                     return;
@@ -450,6 +504,9 @@ impl World {
         self.trace.event(self.now, 0, "fault", format!("{fault:?}").as_bytes());
         self.trace.note(|| format!("{:?} fault {fault:?}", self.now));
         let has_happened = self.inject(fault);
+        let osds = &self.osds;
+        let osd = |node| osds.iter().position(|osd| *osd == node).map(|at| OsdId(at as i32));
+        self.damaged.note(fault, osd);
         self.settle();
         has_happened
     }
@@ -581,6 +638,26 @@ impl World {
                 self.put(until, Event::Resume(node));
                 self.look_at_clock(node);
             }
+            Fault::Away { node, admin, osd, down_for } => {
+                if !self.crash(node, Death::Process, down_for) {
+                    return false;
+                }
+                self.away.insert(node, (admin, osd));
+                self.order(admin, Command::OsdOut(osd));
+            }
+            Fault::Scrub { node, pick, wish } => {
+                self.wants_repairs = true;
+                if !is_up(node) || self.pauses.contains_key(&node) {
+                    return false;
+                }
+                let mut is_ordered = false;
+                self.with_node(node, |node, now, out| is_ordered = node.scrub(now, Some(pick), wish, out));
+                return is_ordered;
+            }
+            Fault::SpoilCopy { node } => {
+                self.wants_repairs = true;
+                return is_up(node) && self.nodes[node.0].spoil_copy();
+            }
             Fault::ClockRate { node, rate_ppm } => {
                 self.stations[node.0].clock.set_rate(now, rate_ppm);
                 self.look_at_clock(node);
@@ -598,6 +675,11 @@ impl World {
         true
     }
 
+    /// Gives a command to an administrator who is up.
+    fn order(&mut self, admin: NodeId, command: Command) {
+        self.with_node(admin, |node, now, _| node.command(now, command.text()));
+    }
+
     /// Ends partitions and long absences, corrects the wall clocks, and tells every node that the last fault has struck.
     pub fn calm(&mut self) {
         self.is_calm = true;
@@ -609,6 +691,11 @@ impl World {
         self.stations.iter_mut().for_each(|station| station.clock.set_wall_offset(0));
         for node in (0..self.nodes.len()).map(NodeId) {
             self.with_node(node, |node, now, _| node.calm(now));
+        }
+        if self.wants_repairs {
+            REPAIRS_AFTER_S
+                .iter()
+                .for_each(|after| self.put(self.now + Duration::from_secs(*after), Event::Repair));
         }
         self.settle();
     }

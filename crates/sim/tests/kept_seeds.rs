@@ -141,3 +141,11 @@ fn seed_with_a_split_of_a_copy_that_goes_holds() {
 fn seed_with_an_answer_after_a_clean_stop_holds() {
     holds_with(3, 3486);
 }
+
+/// A client acknowledged a backoff of a PG from a split. It came to a core that did not know the PG: the requests were dropped for
+/// ever.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_a_lost_acknowledgement_of_a_backoff_holds() {
+    holds_with(3, 3728);
+}

@@ -4,13 +4,15 @@
 //! Each bug names the faults that reach it, and the first seed that shows it, where the test begins. The
 //! [decision note](../../../docs/decisions/2026-11-24-proof-of-replication.md) has the number of seeds that each took. Bugs that take long
 //! are ignored tests, which `make test-long` runs. `RepairBesideWrite` needs an old copy at the right moment, which no seed had: its
-//! story is one of the OSD's own tests (`repair_beside_a_write_is_seen`).
+//! story is one of the OSD's own tests (`repair_beside_a_write_is_seen`). So have `MergeLosesInterval`
+//! (`merge_that_loses_an_interval_is_seen`) and `ScrubBlamesGoodCopy` (`repair_from_the_primarys_bad_copy_is_seen`).
 
 #![cfg(feature = "planted-bugs")]
 
 use osd::pg::log::LogLimits;
 use osd::planted::{PlantedBug, plant};
 use sim::check::Promise;
+use sim::nodes::Workload;
 use sim::{
     Bounds, BoundsChoice, ClusterChoice, ClusterConfig, Config, FaultChoice, Level, LevelChoice, Medium,
     MonitorsChoice, PoolConfig, StoreChoice,
@@ -33,6 +35,10 @@ struct Plan {
     quiet_seconds: u64,
     store: Medium,
     bounds: Option<Bounds>,
+    /// See [`Workload`]. The seeds of most bugs are older than balanced reads.
+    balanced_every: u64,
+    /// Objects that clients use.
+    objects: u64,
 }
 
 impl Plan {
@@ -49,11 +55,16 @@ impl Plan {
             quiet_seconds: 50,
             store: Medium::Memory,
             bounds: None,
+            balanced_every: 0,
+            objects: Config::new(Duration::ZERO).workload.objects,
         }
     }
 
     fn config(&self) -> Config {
         let bounds = self.bounds.map_or(BoundsChoice::BySeed, BoundsChoice::Always);
+        let plain = Config::new(Duration::from_secs(self.seconds));
+        let workload =
+            Workload { balanced_every: self.balanced_every, objects: self.objects, ..plain.workload };
         Config {
             level: LevelChoice::Always(Level::Messages),
             cluster: ClusterChoice::Always(self.cluster.clone()),
@@ -63,7 +74,8 @@ impl Plan {
             bounds,
             quiet: Duration::from_secs(self.quiet_seconds),
             monitors: MonitorsChoice::Begin(1),
-            ..Config::new(Duration::from_secs(self.seconds))
+            workload,
+            ..plain
         }
     }
 
@@ -131,6 +143,13 @@ fn duplicate_before_commit_is_caught() {
 fn read_of_uncommitted_write_is_caught() {
     let faults = &["node isolated", "cluster network divided", "OSD crash"];
     Plan { from: 60, ..Plan::new(PlantedBug::ReadUncommitted, LOSES_WRITES, faults) }.is_caught();
+}
+
+#[test]
+fn copy_read_of_uncommitted_write_is_caught() {
+    let faults = &["slow network", "OSD disk stall"];
+    let plan = Plan::new(PlantedBug::CopyReadsUncommitted, LOSES_WRITES, faults);
+    Plan { balanced_every: 2, ..plan }.is_caught();
 }
 
 #[test]
@@ -301,4 +320,18 @@ fn reset_counted_as_death_is_caught() {
     let promises = &[Promise::StaysUp];
     let faults = &["connection reset"];
     Plan { from: 7, fault_rate: 40, ..Plan::new(PlantedBug::ResetIsDeath, promises, faults) }.is_caught();
+}
+
+/// A write has reached one copy and not yet another.
+#[test]
+fn scrub_that_holds_nothing_is_caught() {
+    let promises = &[Promise::ScrubsBlameDamage];
+    let pool = PoolConfig { pg_num: 2, ..PoolConfig::of_size(3) };
+    Plan {
+        cluster: cluster(3, pool),
+        fault_rate: 10,
+        objects: 2,
+        ..Plan::new(PlantedBug::ScrubHoldsNothing, promises, &["scrub", "slow network"])
+    }
+    .is_caught();
 }

@@ -15,9 +15,10 @@ use wire::messages::{
     MOSDPeer, Message, MonHello, MonPeerBody, MonPulse, PaxosHeader, Payload,
 };
 use wire::types::{
-    AuthName, CopyReport, EntityAddr, EntityAddrVec, EntityKind, EntityName, FsMap, HObject, LogRun, MgrMap,
-    MissingObject, MonMap, OsdMap, OsdSuperblock, PastInterval, PastIntervals, PeerBody, PgCopyInfo, PgId,
-    PgPool, PlaceAnswer, PlaceDecision, PlaceRequest, ScanAnswer, Uuid,
+    AuthName, BadCopies, CopyReport, EntityAddr, EntityAddrVec, EntityKind, EntityName, FsMap, HObject,
+    LogRun, MgrMap, MissingObject, MonMap, ObjectSurvey, OsdMap, OsdSuperblock, PastInterval, PastIntervals,
+    PeerBody, PgCopyInfo, PgId, PgPool, PlaceAnswer, PlaceDecision, PlaceRequest, ScanAnswer, ScrubStamps,
+    SurveyAnswer, SurveyRequest, Uuid,
 };
 
 fn folder(target: &str) -> PathBuf {
@@ -161,6 +162,7 @@ fn statements() -> Vec<PeerBody> {
         imported: Default::default(),
         recovered: Default::default(),
     };
+    let bad = missing.clone();
     let past = PastIntervals { known_since: 2, intervals: vec![PastInterval::default()] };
     vec![
         PeerBody::Report(CopyReport {
@@ -180,6 +182,31 @@ fn statements() -> Vec<PeerBody> {
         PeerBody::Remove,
         PeerBody::Reserve(PlaceRequest { attempt: 1, priority: 180, is_backfill: true, bytes: 1 << 20 }),
         PeerBody::Reserved(PlaceAnswer { attempt: 1, decision: PlaceDecision::Queued }),
+        PeerBody::Survey(SurveyRequest {
+            id: 1,
+            begin: HObject::min(),
+            end: HObject::max(),
+            max: 25,
+            is_deep: true,
+        }),
+        PeerBody::Surveyed(SurveyAnswer {
+            id: 1,
+            end: HObject::max(),
+            objects: vec![ObjectSurvey {
+                object: bad[0].object.clone(),
+                faults: 0,
+                size: 1,
+                info: Bytes::from_static(b"info"),
+                attrs_digest: 1,
+                data_digest: Some(2),
+                omap_digest: Some(3),
+                omap_keys: 1,
+                omap_bytes: 2,
+            }],
+            has_failed: false,
+        }),
+        PeerBody::BadCopies(BadCopies { id: 1, objects: bad }),
+        PeerBody::Scrubbed(ScrubStamps::default()),
     ]
 }
 

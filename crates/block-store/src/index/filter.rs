@@ -32,16 +32,25 @@ pub fn hash(key: &[u8]) -> u64 {
 pub fn build(hashes: &[u64]) -> Vec<u8> {
     let lines = (hashes.len() * BITS_PER_KEY).div_ceil(LINE * 8);
     let mut out = vec![0; lines * LINE];
-    for hash in hashes {
-        let line = line(*hash, lines);
-        for bit in bits(*hash) {
-            out[line * LINE + bit / 8] |= 1 << (bit % 8);
-        }
-    }
+    add(&mut out, hashes);
     out
 }
 
-/// False only if no key with this hash was given to [`build`].
+/// Adds keys to a filter. More of them pass then, and an empty one passes all.
+pub fn add(filter: &mut [u8], hashes: &[u64]) {
+    let lines = filter.len() / LINE;
+    if lines == 0 {
+        return;
+    }
+    for hash in hashes {
+        let line = line(*hash, lines);
+        for bit in bits(*hash) {
+            filter[line * LINE + bit / 8] |= 1 << (bit % 8);
+        }
+    }
+}
+
+/// False only if no key with this hash was given to [`build`] or [`add`].
 pub fn may_hold(filter: &[u8], hash: u64) -> bool {
     let lines = filter.len() / LINE;
     if lines == 0 {

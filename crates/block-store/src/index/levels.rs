@@ -3,9 +3,20 @@
 //! A sorted run is a list of disjoint tables in key order. Level 0 has a run for each flushed memtable. Every deeper level
 //! is one run, and may be `fanout` times as large as the one above. Newer entries hide older ones: the newest run of level
 //! 0 comes first, then the others, then the deeper levels.
+//!
+//! Each merge is a small step, whatever the size of the index, so that level 0 shrinks before changes have to wait:
+//!
+//! - All of level 0 goes into level 1 while both are small ([`gathered_max`]).
+//! - Otherwise its newest runs become one run, until the oldest one is a good part of level 1. The oldest run then goes into
+//!   level 1 by a table or some small ones at a time.
+//! - A level above its size gives one table, or some small ones, to the next level. [`super::overlap`] bounds the tables below.
+//!
+//! Level 0 and the others compete: the level that exceeds its size by the largest factor comes first.
 
 use super::Options;
+use super::overlap;
 use super::table::Table;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub type SortedRun = Vec<Arc<Table>>;
@@ -13,6 +24,18 @@ pub type SortedRun = Vec<Arc<Table>>;
 /// Runs of level 0 at which a merge begins, and at which changes wait.
 const FRESH_MERGE: usize = 4;
 pub const FRESH_MAX: usize = 16;
+/// Runs of level 0 at which its merges come before all others: background work that changes keys pauses at one more.
+const FRESH_URGENT: usize = FRESH_MAX / 2 - 1;
+/// Runs of level 0 at which its newest ones are merged before the oldest one goes on down.
+const FRESH_GATHERED: usize = FRESH_MERGE + 2;
+/// Level 0 goes into level 1 when that is at most so many times as large: each byte is written again as often.
+const REWRITTEN_MAX: u64 = 4;
+/// Memtables whose changes pay for the largest merge of whole runs.
+const GATHERED_MEMTABLES: u64 = 64;
+/// Tables that a step takes from a level.
+const STEP_TABLES_MAX: usize = 64;
+/// Largest value of [`Levels::debt`].
+const DEBT_MAX: usize = 3;
 
 #[derive(Default)]
 pub struct Levels {
@@ -20,6 +43,8 @@ pub struct Levels {
     pub fresh: Vec<SortedRun>,
     /// Level 1 and deeper.
     pub deep: Vec<SortedRun>,
+    /// Of each deep level.
+    sums: Vec<Sum>,
     /// First key of the next merge out of each deep level, so that merges go through the whole key space.
     merge_cursors: Vec<Vec<u8>>,
     /// No merge is due until a level changes.
@@ -28,8 +53,17 @@ pub struct Levels {
     stays: bool,
     /// A merge found no space. Merges out of level 0 take one table at a time until few runs are left there.
     takes_small_steps: bool,
+    debt: usize,
     /// Device space of all tables.
     bytes: u64,
+}
+
+/// Figures of a deep level, so that the choice of a merge reads no table.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Sum {
+    bytes: u64,
+    /// Tables with mostly deletions.
+    sparse: usize,
 }
 
 /// A merge to be done.
@@ -37,8 +71,10 @@ pub struct Levels {
 pub struct Plan {
     /// Newest first.
     pub inputs: Vec<SortedRun>,
-    /// Runs older than the inputs: a deletion is kept while its key may be in one of them.
+    /// Tables older than the inputs in their key range: a deletion is kept while its key may be in one of them.
     pub older: Vec<SortedRun>,
+    /// Tables of the level below the target in that range.
+    pub below: SortedRun,
     pub target: Target,
 }
 
@@ -48,6 +84,17 @@ pub enum Target {
     Fresh,
     /// The level of this number, from 1.
     Level(usize),
+}
+
+/// Upper bound of the bytes of a merge of whole runs.
+fn gathered_max(options: &Options) -> u64 {
+    let paid = (options.memtable_bytes as u64).saturating_mul(GATHERED_MEMTABLES);
+    paid.min(options.level_bytes.saturating_mul(4))
+}
+
+/// Bytes up to which a step takes further small tables.
+fn step_bytes(options: &Options) -> u64 {
+    overlap::max_bytes(options).saturating_add(options.table_bytes.saturating_mul(4))
 }
 
 impl Levels {
@@ -65,31 +112,43 @@ impl Levels {
         if self.settled {
             return None;
         }
-        self.takes_small_steps &= self.fresh.len() >= FRESH_MERGE;
-        let plan = if self.takes_small_steps {
-            Some(self.plan_oldest())
-        } else if self.fresh.len() >= FRESH_MERGE {
-            Some(self.plan_fresh())
-        } else {
-            self.fullest(options).map(|level| self.plan_next_of(level)).or_else(|| self.plan_of_deletions())
+        let waiting = self.fresh.len();
+        self.takes_small_steps &= waiting >= FRESH_MERGE;
+        let fullest = self.fullest(options);
+        self.debt = fullest.map_or(0, |(_, factor)| (factor - 0.5) as usize).min(DEBT_MAX);
+        let pressure = waiting as f64 / FRESH_MERGE as f64;
+        let deep = fullest.filter(|(_, factor)| {
+            waiting < FRESH_MERGE || waiting < FRESH_URGENT && *factor > pressure && !self.takes_small_steps
+        });
+        let plan = match deep {
+            Some((level, _)) => Some(self.plan_next_of(level, options)),
+            None if self.takes_small_steps => Some(self.plan_oldest(0)),
+            None if waiting >= FRESH_MERGE => Some(self.plan_fresh(options)),
+            None => self.plan_of_deletions(),
         };
         self.settled = plan.is_none();
         plan
     }
 
-    /// The deep level that exceeds its target size by the largest factor.
-    fn fullest(&self, options: &Options) -> Option<usize> {
-        let score = |level: usize| bytes(&self.deep[level - 1]) as f64 / self.target(level, options) as f64;
-        let scores = (1..=self.deep.len()).map(|level| (level, score(level)));
-        scores.filter(|(_, score)| *score > 1.0).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(level, _)| level)
+    /// Multiples of its size that a deep level was too large by when the last merge was planned, rounded, at most [`DEBT_MAX`]:
+    /// changes pay for more merges then.
+    pub fn debt(&self) -> usize {
+        self.debt
+    }
+
+    /// The deep level that exceeds its size by the largest factor, and that factor.
+    fn fullest(&self, options: &Options) -> Option<(usize, f64)> {
+        let factor = |level: usize| self.sums[level - 1].bytes as f64 / self.target(level, options) as f64;
+        let factors = (1..=self.sums.len()).map(|level| (level, factor(level)));
+        factors.filter(|(_, factor)| *factor > 1.0).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// Merge of a table with mostly deletions into the next level, though that is within its size: it frees the space of
     /// hidden entries.
     fn plan_of_deletions(&self) -> Option<Plan> {
-        (1..self.deep.len()).find_map(|level| {
-            let is_due = |table: &&Arc<Table>| table.deletions * 2 > table.entries;
-            self.deep[level - 1].iter().find(is_due).map(|table| self.plan_down(level, table.clone()))
+        (1..self.deep.len()).filter(|level| self.sums[level - 1].sparse > 0).find_map(|level| {
+            let at = self.deep[level - 1].iter().position(|table| is_sparse(table))?;
+            Some(self.plan_down(level, at..at + 1))
         })
     }
 
@@ -127,68 +186,109 @@ impl Levels {
         self.takes_small_steps
     }
 
-    pub fn changed(&mut self) {
+    /// Tells that tables were added or removed, and counts them all.
+    pub fn recount(&mut self) {
+        self.sums = self.deep.iter().map(|run| Sum::of(run)).collect();
+        self.changed();
+    }
+
+    fn changed(&mut self) {
         (self.settled, self.stays) = (false, false);
-        self.bytes = self.runs().map(bytes).sum();
+        self.bytes = self.fresh.iter().map(|run| bytes(run)).sum::<u64>()
+            + self.sums.iter().map(|sum| sum.bytes).sum::<u64>();
     }
 
     fn target(&self, level: usize, options: &Options) -> u64 {
         options.level_bytes.saturating_mul(options.fanout.saturating_pow(level as u32 - 1))
     }
 
-    /// Merge of level 0 into level 1; or, if level 1 is much larger and to rewrite it would cost too much, of runs of similar
-    /// size in level 0.
-    fn plan_fresh(&self) -> Plan {
-        let total: u64 = self.fresh.iter().map(bytes).sum();
-        if self.deep.first().is_none_or(|level| bytes(level) <= total * 4) {
-            let first = self.fresh.iter().filter_map(|run| run.first()).map(|table| &table.first[..]).min();
-            let end = self.fresh.iter().filter_map(|run| run.last()).map(|table| &table.end[..]).max();
-            let mut inputs = self.fresh.clone();
-            if let (Some(level), Some(first), Some(end)) = (self.deep.first(), first, end) {
-                inputs.push(overlapping(level, first, end).to_vec());
+    fn plan_fresh(&self, options: &Options) -> Plan {
+        let level_bytes = self.sums.first().map_or(0, |sum| sum.bytes);
+        let is_worth = |bytes: u64| level_bytes <= bytes.saturating_mul(REWRITTEN_MAX);
+        let fresh_bytes: u64 = self.fresh.iter().map(|run| bytes(run)).sum();
+        if is_worth(fresh_bytes) && fresh_bytes + level_bytes <= gathered_max(options) {
+            return self.plan_all_fresh();
+        }
+        let similar = self.similar_runs(gathered_max(options));
+        let oldest = self.fresh.last().map_or(0, |run| bytes(run));
+        // While the oldest run goes down, new runs must not become too many.
+        let gathers_first = self.fresh.len() >= FRESH_GATHERED && similar < self.fresh.len();
+        if similar < 2 || is_worth(oldest) && !gathers_first {
+            return self.plan_oldest(step_bytes(options));
+        }
+        let inputs = self.fresh[..similar].to_vec();
+        let older = self.fresh[similar..].iter().chain(&self.deep);
+        let below = self.deep.first();
+        Plan::new(inputs, older, below, Target::Fresh)
+    }
+
+    /// Merge of level 0 into level 1.
+    fn plan_all_fresh(&self) -> Plan {
+        let mut inputs = self.fresh.clone();
+        if let (Some(level), Some((first, end))) = (self.deep.first(), hull(&inputs)) {
+            inputs.push(overlapping(level, first, end).to_vec());
+        }
+        Plan::new(inputs, self.deep.iter().skip(1), self.deep.get(1), Target::Level(1))
+    }
+
+    /// Number of newest runs of level 0 to be merged: each next one is not much larger than the sum of those before it, and
+    /// all have at most `max` bytes.
+    fn similar_runs(&self, max: u64) -> usize {
+        let (mut taken, mut sum) = (0, 0);
+        for run in &self.fresh {
+            let len = bytes(run);
+            let is_similar = len <= sum * 2 || taken + 1 < FRESH_MERGE;
+            if !is_similar || sum + len > max {
+                break;
             }
-            return Plan {
-                inputs,
-                older: self.deep.iter().skip(1).cloned().collect(),
-                target: Target::Level(1),
-            };
+            (taken, sum) = (taken + 1, sum + len);
         }
-        // From the newest run on, while the next one is not much larger than the sum of those before it.
-        let mut taken = 2;
-        let mut sum: u64 = self.fresh[..taken].iter().map(bytes).sum();
-        while taken < self.fresh.len() && (bytes(&self.fresh[taken]) <= sum * 2 || taken + 1 < FRESH_MERGE) {
-            sum += bytes(&self.fresh[taken]);
-            taken += 1;
-        }
-        Plan {
-            inputs: self.fresh[..taken].to_vec(),
-            older: self.fresh[taken..].iter().chain(&self.deep).cloned().collect(),
-            target: Target::Fresh,
-        }
+        taken
     }
 
-    /// Merge of one table of the oldest run of level 0 into level 1. The whole level at a time needs as much space as it has.
-    fn plan_oldest(&self) -> Plan {
-        let table = self.fresh.last().and_then(|run| run.first()).expect("a run has tables");
-        self.plan_down(0, table.clone())
+    /// Merge of the first table of the oldest run of level 0 into level 1, and of further ones up to `step` bytes.
+    fn plan_oldest(&self, step: u64) -> Plan {
+        let run = self.fresh.last().expect("level 0 has a run");
+        self.plan_down(0, self.step(run, 0, self.deep.first(), step))
     }
 
-    /// Merge of the next table of a level into the level below.
-    fn plan_next_of(&mut self, level: usize) -> Plan {
+    /// Merge of the next tables of a level into the level below.
+    fn plan_next_of(&mut self, level: usize, options: &Options) -> Plan {
         self.merge_cursors.resize(self.merge_cursors.len().max(level), Vec::new());
-        let (run, cursor) = (&self.deep[level - 1], &mut self.merge_cursors[level - 1]);
-        let table = run.iter().find(|table| table.first >= *cursor).unwrap_or(&run[0]).clone();
-        cursor.clone_from(&table.end);
-        self.plan_down(level, table)
+        let (run, cursor) = (&self.deep[level - 1], &self.merge_cursors[level - 1]);
+        let at = run.partition_point(|table| table.first < *cursor) % run.len();
+        let tables = self.step(run, at, self.deep.get(level), step_bytes(options));
+        let end = run[tables.end - 1].end.clone();
+        let plan = self.plan_down(level, tables);
+        self.merge_cursors[level - 1] = end;
+        plan
     }
 
-    fn plan_down(&self, level: usize, table: Arc<Table>) -> Plan {
-        let below = self.deep.get(level).map_or(&[][..], |run| overlapping(run, &table.first, &table.end));
-        Plan {
-            inputs: vec![vec![table], below.to_vec()],
-            older: self.deep.iter().skip(level + 1).cloned().collect(),
-            target: Target::Level(level + 1),
+    /// The table at `at`, and further ones while all and those that they overlap below have at most `step` bytes.
+    fn step(&self, run: &[Arc<Table>], at: usize, below: Option<&SortedRun>, step: u64) -> Range<usize> {
+        let overlapped = |tables: &[Arc<Table>]| match (below, tables.first(), tables.last()) {
+            (Some(below), Some(first), Some(last)) => bytes(overlapping(below, &first.first, &last.end)),
+            _ => 0,
+        };
+        let (mut end, mut upper) = (at + 1, run[at].bytes());
+        while end < run.len() && end - at < STEP_TABLES_MAX {
+            upper += run[end].bytes();
+            if upper + overlapped(&run[at..end + 1]) > step {
+                break;
+            }
+            end += 1;
         }
+        at..end
+    }
+
+    /// Merge of tables of a deep level, or of the oldest run of level 0, into the level below.
+    fn plan_down(&self, level: usize, tables: Range<usize>) -> Plan {
+        let run = if level == 0 { self.fresh.last() } else { self.deep.get(level - 1) };
+        let upper = run.expect("the level has tables")[tables].to_vec();
+        let (first, end) = (&upper[0].first[..], &upper[upper.len() - 1].end[..]);
+        let lower = self.deep.get(level).map_or(&[][..], |run| overlapping(run, first, end)).to_vec();
+        let older = self.deep.iter().skip(level + 1);
+        Plan::new(vec![upper, lower], older, self.deep.get(level + 1), Target::Level(level + 1))
     }
 
     /// Writes a table again that is not where it belongs, or in level 0 its run. Nothing else is due.
@@ -199,13 +299,13 @@ impl Levels {
         let is_away = |table: &&Arc<Table>| !is_home(table);
         let of_deep = self.deep.iter().enumerate().find_map(|(i, run)| {
             let table = run.iter().find(is_away)?.clone();
-            let older = self.deep.iter().skip(i + 1).cloned().collect();
-            Some(Plan { inputs: vec![vec![table]], older, target: Target::Level(i + 1) })
+            let older = self.deep.iter().skip(i + 1);
+            Some(Plan::new(vec![vec![table]], older, self.deep.get(i + 1), Target::Level(i + 1)))
         });
         let of_fresh = || {
             let at = self.fresh.iter().position(|run| run.iter().any(|table| !is_home(table)))?;
-            let older = self.fresh[at + 1..].iter().chain(&self.deep).cloned().collect();
-            Some(Plan { inputs: vec![self.fresh[at].clone()], older, target: Target::Fresh })
+            let older = self.fresh[at + 1..].iter().chain(&self.deep);
+            Some(Plan::new(vec![self.fresh[at].clone()], older, self.deep.first(), Target::Fresh))
         };
         let plan = of_deep.or_else(of_fresh);
         self.stays = plan.is_none();
@@ -219,31 +319,88 @@ impl Levels {
 
     /// Replaces the inputs of a merge by its output.
     pub fn replace(&mut self, plan: &Plan, output: SortedRun) {
-        let is_input =
-            |table: &Arc<Table>| plan.inputs.iter().flatten().any(|input| input.number == table.number);
+        let mut numbers: Vec<u64> = plan.inputs.iter().flatten().map(|table| table.number).collect();
+        numbers.sort_unstable();
+        let is_input = |table: &Arc<Table>| numbers.binary_search(&table.number).is_ok();
         // The inputs of level 0 are neighbours; runs flushed meanwhile are before them.
         let newer = self.fresh.iter().take_while(|run| !run.iter().any(is_input)).count();
-        for run in self.fresh.iter_mut().chain(&mut self.deep) {
-            run.retain(|table| !is_input(table));
-        }
+        self.fresh.iter_mut().for_each(|run| run.retain(|table| !is_input(table)));
         match plan.target {
             Target::Fresh => self.fresh.insert(newer, output),
-            Target::Level(level) => self.add(level, output),
+            Target::Level(level) => {
+                let range = hull(&plan.inputs).map(|(first, end)| (first.to_vec(), end.to_vec()));
+                let (first, end) = range.expect("a merge has inputs");
+                if level > 1 {
+                    self.change(level - 1, (&first, &end), is_input, SortedRun::new());
+                }
+                self.change(level, (&first, &end), is_input, output);
+            }
         }
         self.fresh.retain(|run| !run.is_empty());
         self.changed();
     }
 
-    /// Adds tables to a deep level.
-    pub fn add(&mut self, level: usize, tables: SortedRun) {
+    /// Removes tables of a key range of a deep level, and adds others there.
+    fn change(
+        &mut self,
+        level: usize,
+        (first, end): (&[u8], &[u8]),
+        is_input: impl Fn(&Arc<Table>) -> bool,
+        added: SortedRun,
+    ) {
         if self.deep.len() < level {
             self.deep.resize(level, SortedRun::new());
+            self.sums.resize(level, Sum::default());
         }
-        let run = &mut self.deep[level - 1];
-        run.extend(tables);
-        run.sort_by(|a, b| a.first.cmp(&b.first));
+        let (run, sum) = (&mut self.deep[level - 1], &mut self.sums[level - 1]);
+        let span = span(run, first, end);
+        let mut tables: SortedRun =
+            run[span.clone()].iter().filter(|table| !is_input(table)).cloned().collect();
+        tables.extend(added);
+        tables.sort_by(|a, b| a.first.cmp(&b.first));
+        let (before, after) = (Sum::of(&run[span.clone()]), Sum::of(&tables));
+        sum.bytes = sum.bytes - before.bytes + after.bytes;
+        sum.sparse = sum.sparse - before.sparse + after.sparse;
+        run.splice(span, tables);
         debug_assert!(is_run(run), "tables of a level overlap");
+        debug_assert_eq!(*sum, Sum::of(run));
     }
+}
+
+impl Plan {
+    fn new<'a>(
+        inputs: Vec<SortedRun>,
+        older: impl Iterator<Item = &'a SortedRun>,
+        below: Option<&SortedRun>,
+        target: Target,
+    ) -> Plan {
+        let in_range = |run: &SortedRun| match hull(&inputs) {
+            Some((first, end)) => overlapping(run, first, end).to_vec(),
+            None => SortedRun::new(),
+        };
+        let older = older.map(in_range).filter(|run| !run.is_empty()).collect();
+        let below = below.map(in_range).unwrap_or_default();
+        Plan { older, below, target, inputs }
+    }
+
+    /// True if the tables fit into the next level as they are: it has none in their key range, and they hide nothing there.
+    pub fn moves_tables(&self, options: &Options) -> bool {
+        let is_whole = |table: &Arc<Table>| table.deletions == 0 && table.bytes() >= options.table_bytes / 2;
+        matches!(self.target, Target::Level(_))
+            && matches!(&self.inputs[..], [upper, lower] if lower.is_empty() && upper.iter().all(is_whole))
+            && bytes(&self.below) <= overlap::max_bytes(options)
+    }
+}
+
+impl Sum {
+    fn of(run: &[Arc<Table>]) -> Sum {
+        Sum { bytes: bytes(run), sparse: run.iter().filter(|table| is_sparse(table)).count() }
+    }
+}
+
+/// True if a table has mostly deletions.
+fn is_sparse(table: &Table) -> bool {
+    table.deletions > table.entries / 2
 }
 
 /// The one table of a run that may hold `key`.
@@ -257,12 +414,24 @@ pub fn is_run(run: &[Arc<Table>]) -> bool {
     run.iter().all(|table| table.first < table.end) && run.windows(2).all(|pair| pair[0].end <= pair[1].first)
 }
 
-fn overlapping<'a>(run: &'a [Arc<Table>], first: &[u8], end: &[u8]) -> &'a [Arc<Table>] {
+/// Positions of the tables of a run in a key range.
+fn span(run: &[Arc<Table>], first: &[u8], end: &[u8]) -> Range<usize> {
     let start = run.partition_point(|table| &table.end[..] <= first);
     let stop = run.partition_point(|table| &table.first[..] < end);
-    &run[start..stop.max(start)]
+    start..stop.max(start)
 }
 
-fn bytes(run: &SortedRun) -> u64 {
+fn overlapping<'a>(run: &'a [Arc<Table>], first: &[u8], end: &[u8]) -> &'a [Arc<Table>] {
+    &run[span(run, first, end)]
+}
+
+/// First key and end of some runs.
+fn hull(runs: &[SortedRun]) -> Option<(&[u8], &[u8])> {
+    let first = runs.iter().filter_map(|run| run.first()).map(|table| &table.first[..]).min()?;
+    let end = runs.iter().filter_map(|run| run.last()).map(|table| &table.end[..]).max()?;
+    Some((first, end))
+}
+
+fn bytes(run: &[Arc<Table>]) -> u64 {
     run.iter().map(|table| table.bytes()).sum()
 }

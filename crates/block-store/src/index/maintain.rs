@@ -8,6 +8,7 @@ use super::memtable::{Memtable, Place};
 use super::merge::Merge;
 use super::replaced::Replaced;
 use super::table::Table;
+use super::unreadable::Unreadable;
 use super::writer::{Ground, Writer};
 use super::{Index, LogMark, Options, Purpose, TakeSpace, token};
 use crate::io::Io;
@@ -22,12 +23,10 @@ const STEP: usize = 16 << 10;
 const STEP_PER_BYTE: usize = 12;
 /// Largest additional work of a call, about 80 us of a core; up to four times as much when merges are behind.
 const STEP_MAX: usize = 64 << 10;
+const BEHIND_MAX: usize = 3;
 const CREDIT_MAX: usize = 4 << 20;
 /// Work of an entry in a flush, in addition to its bytes.
 const ENTRY_WORK: usize = 64;
-/// Merges that are given up in a row because a block of their inputs was unreadable, each to be repeated after the next
-/// flush. After that the block counts as lost. The fault may be transient.
-const FAILED_MERGES_MAX: u32 = 4;
 /// Leaves of a flushed memtable freed on every call.
 const DISMANTLE_STEP: usize = 8;
 
@@ -62,8 +61,7 @@ pub struct Background {
     pub replaced: Replaced,
     /// A flush or a merge waits for space.
     pub starving: bool,
-    /// Merges given up in a row.
-    pub failed_merges: u32,
+    pub unreadable: Unreadable,
     credit: usize,
     pub next_table: u64,
     /// Manifests made.
@@ -102,11 +100,11 @@ impl Index {
             return false;
         }
         let gives_back = background.replaced.give_back(space);
-        background.start(&self.memory, &mut self.levels, durable, &self.options, space);
+        let has_moved = background.start(&self.memory, &mut self.levels, durable, &self.options, space);
         // With so many runs in level 0, changes wait for the merge as they do for a flush. A small merge frees what it took.
         let is_urgent = self.levels.fresh.len() >= FRESH_MAX || self.levels.takes_small_steps();
         let merges_for = if is_urgent { Purpose::Flush } else { Purpose::Merge };
-        let behind = (self.levels.fresh.len() / 4).min(3);
+        let behind = (self.levels.fresh.len() / 4).max(self.levels.debt()).min(BEHIND_MAX);
         let mut work = STEP + background.credit.min(STEP_MAX * (1 + behind));
         let granted = work;
         let mut ground = Ground {
@@ -133,8 +131,8 @@ impl Index {
             background.starving |= merge.writer.waits_for_space() && !stays;
             // The merge holds space that the flush needs, and waits for space itself.
             let is_in_the_way = flush_starves && merge.writer.waits_for_space();
-            let may_recover = merge.has_failed()
-                && background.failed_merges < FAILED_MERGES_MAX
+            let failed_at = merge.failed_at();
+            let may_recover = failed_at.is_some_and(|at| background.unreadable.may_recover(at))
                 && self.levels.fresh.len() < FRESH_MAX;
             if may_recover || is_in_the_way || stays {
                 merge.give_up();
@@ -142,7 +140,9 @@ impl Index {
             if merge.is_over() {
                 let (lacked_space, brings_home) = (merge.writer.waits_for_space(), merge.brings_home);
                 merge.writer.give_back(space);
-                background.failed_merges += merge.has_failed() as u32;
+                if let Some(at) = failed_at {
+                    background.unreadable.count(at);
+                }
                 background.merge = None;
                 // The same merge would be planned again at once.
                 if brings_home {
@@ -158,12 +158,14 @@ impl Index {
         background.credit = background.credit.saturating_sub(granted.saturating_sub(work));
         // Other work may be due now, without a completion to announce it.
         let installed = self.install();
-        work == 0 || installed || gave_up || gives_back || !self.memory.retired.is_empty()
+        work == 0 || installed || gave_up || gives_back || has_moved || !self.memory.retired.is_empty()
     }
 
-    /// Adds merge work for changes of so many bytes.
+    /// Adds merge work for changes of so many bytes: the more, the more a level exceeds its size. Each level writes a change
+    /// several times, so an index of many levels needs more work for it.
     pub(super) fn owe(&mut self, bytes: usize) {
-        self.background.credit = (self.background.credit + bytes * STEP_PER_BYTE).min(CREDIT_MAX);
+        let work = bytes * STEP_PER_BYTE * (1 + self.levels.debt());
+        self.background.credit = (self.background.credit + work).min(CREDIT_MAX);
     }
 
     /// A completion of a flush or a merge.
@@ -200,7 +202,7 @@ impl Index {
         let finished = background.merge.as_mut().filter(|merge| merge.is_finished());
         if let Some(tables) = finished.and_then(|merge| merge.writer.done()) {
             let plan = background.merge.take().expect("just seen").plan;
-            background.failed_merges = 0;
+            background.unreadable.forget(plan.inputs.iter().flatten());
             self.levels.replace(&plan, tables.into_iter().map(Arc::new).collect());
             for table in plan.inputs.into_iter().flatten() {
                 background.replace(table);
@@ -250,7 +252,8 @@ impl Flush {
 }
 
 impl Background {
-    /// Begins a flush and a merge that are due.
+    /// Begins a flush and a merge that are due. Returns true if tables went into another level as they are, so that a further
+    /// merge may be due.
     fn start(
         &mut self,
         memory: &Memory,
@@ -258,16 +261,22 @@ impl Background {
         durable: LogMark,
         options: &Options,
         space: &mut dyn TakeSpace,
-    ) {
+    ) -> bool {
         if self.flush.is_none()
             && let Some(oldest) = memory.frozen.back().filter(|oldest| oldest.last <= durable)
         {
-            let writer = Writer::new(options, token::FLUSH);
+            let below = levels.deep.first().map_or(&[][..], |run| run);
+            let writer = Writer::new(options, token::FLUSH, below);
             self.flush = Some(Flush { place: oldest.table.start(), written: false, writer });
         }
         if self.merge.is_none()
             && let Some(plan) = levels.plan(options)
         {
+            if plan.moves_tables(options) {
+                let tables = plan.inputs[0].clone();
+                levels.replace(&plan, tables);
+                return true;
+            }
             self.merge = Some(Merge::new(plan, options));
         }
         // The output may be as long as the table, and a bit longer in shorter runs.
@@ -279,6 +288,7 @@ impl Background {
             let merge = self.merge.insert(Merge::new(plan, options));
             merge.brings_home = true;
         }
+        false
     }
 
     /// Keeps a table that is in no level until its space may be freed.

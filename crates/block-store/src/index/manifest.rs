@@ -85,7 +85,7 @@ fn decode_body(r: &mut Reader) -> Result<State, DecodeError> {
         }
     }
     r.expect_end()?;
-    levels.changed();
+    levels.recount();
     Ok(State { flushed, next_table, levels })
 }
 

@@ -1,12 +1,14 @@
 //! Merge of sorted runs: the newest entry of each key, without deletions that hide no older entry.
 //!
 //! A hole is an unreadable key range of a source. Entries of older sources in a hole may be stale, so they are dropped, and
-//! the hole is written to the output. Entries of newer sources in it are valid.
+//! the hole is written to the output. Entries of newer sources in it are valid. So are those of older ones whose keys the
+//! filter of the unreadable block excludes: it is in the guide, and goes along with the hole. A block of an upper level covers
+//! many blocks of the levels below.
 
 use super::levels::{Plan, covering};
 use super::source::{Head, Source};
 use super::writer::{Ground, Writer};
-use super::{Options, token};
+use super::{Options, filter, token};
 use crate::io::Io;
 use bytes::Bytes;
 use device::DeviceError;
@@ -18,14 +20,23 @@ pub struct Merge {
     pub brings_home: bool,
     pub writer: Writer,
     sources: Vec<Source>,
-    /// Holes over the current key: source and end.
-    holes: Vec<(usize, Vec<u8>)>,
+    /// Holes over the current key.
+    holes: Vec<Hole>,
     /// Start of the part of a hole that is not written yet.
     hole_from: Option<Vec<u8>>,
+    /// Filter of that part; empty: any key.
+    hole_filter: Bytes,
     finished: bool,
     /// Given up; the device still works on its requests.
     given_up: bool,
     next_token: u64,
+}
+
+struct Hole {
+    source: usize,
+    end: Vec<u8>,
+    /// See [`Source::hole_filter`].
+    filter: Bytes,
 }
 
 /// Work of an entry in a merge, in addition to its bytes.
@@ -34,13 +45,15 @@ const ENTRY_WORK: usize = 64;
 impl Merge {
     pub fn new(plan: Plan, options: &Options) -> Merge {
         let sources = plan.inputs.iter().map(|run| Source::new(run.clone())).collect();
+        let writer = Writer::new(options, token::MERGE_WRITE, &plan.below);
         Merge {
             plan,
             brings_home: false,
-            writer: Writer::new(options, token::MERGE_WRITE),
+            writer,
             sources,
             holes: Vec::new(),
             hole_from: None,
+            hole_filter: Bytes::new(),
             finished: false,
             given_up: false,
             next_token: 0,
@@ -68,7 +81,7 @@ impl Merge {
             match self.least() {
                 Some(i) => work = work.saturating_sub(self.take(i)),
                 None => {
-                    let end = self.holes.drain(..).map(|(_, to)| to).max();
+                    let end = self.holes.drain(..).map(|hole| hole.end).max();
                     self.end_hole(end);
                     self.writer.finish();
                     self.finished = true;
@@ -85,9 +98,9 @@ impl Merge {
         self.finished
     }
 
-    /// A block of an input was unreadable: it is a hole in the output.
-    pub fn has_failed(&self) -> bool {
-        self.sources.iter().any(|source| source.has_failed)
+    /// A block of an input was unreadable: it is a hole in the output. The place of the part that has it.
+    pub fn failed_at(&self) -> Option<u64> {
+        self.sources.iter().find_map(|source| source.failed_at)
     }
 
     pub fn give_up(&mut self) {
@@ -126,10 +139,8 @@ impl Merge {
 
     /// Take the head of source `i`; the work that was.
     fn take(&mut self, i: usize) -> usize {
-        if let Head::Hole(from, to) = std::mem::replace(&mut self.sources[i].head, Head::Waiting) {
-            self.end_holes_before(&from);
-            self.hole_from.get_or_insert(from);
-            self.holes.push((i, to));
+        if let Head::Hole(from, end) = std::mem::replace(&mut self.sources[i].head, Head::Waiting) {
+            self.begin_hole(i, from, end);
             return ENTRY_WORK;
         }
         self.sources[i].head = Head::Entry;
@@ -140,11 +151,12 @@ impl Merge {
         let source = &self.sources[i];
         let (key, value) = (source.key(), source.value());
         let work = ENTRY_WORK + key.len() + value.map_or(0, <[u8]>::len);
-        let hidden = self.holes.iter().any(|(whose, _)| *whose < i);
+        let may_hide = |hole: &Hole| hole.source < i && filter::may_hold(&hole.filter, filter::hash(key));
+        let hidden = self.holes.iter().any(may_hide);
         if !hidden {
             if let Some(from) = &mut self.hole_from {
                 if &from[..] < key {
-                    self.writer.push_hole(from, key);
+                    self.writer.push_hole(from, key, self.hole_filter.clone());
                 }
                 *from = [key, &[0]].concat();
             }
@@ -164,14 +176,26 @@ impl Merge {
         work
     }
 
+    fn begin_hole(&mut self, source: usize, from: Vec<u8>, end: Vec<u8>) {
+        self.end_holes_before(&from);
+        let filter = self.sources[source].hole_filter();
+        if self.hole_from.is_none() {
+            (self.hole_from, self.hole_filter) = (Some(from), filter.clone());
+        } else if self.hole_filter != filter {
+            // Either one may have had any key of its own filter.
+            self.hole_filter = Bytes::new();
+        }
+        self.holes.push(Hole { source, end, filter });
+    }
+
     fn end_holes_before(&mut self, key: &[u8]) {
-        let Some(end) = self.holes.iter().map(|(_, to)| to).max() else { return };
+        let Some(end) = self.holes.iter().map(|hole| &hole.end).max() else { return };
         if &end[..] <= key {
             let end = end.clone();
             self.holes.clear();
             self.end_hole(Some(end));
         } else {
-            self.holes.retain(|(_, to)| &to[..] > key);
+            self.holes.retain(|hole| &hole.end[..] > key);
         }
     }
 
@@ -180,7 +204,7 @@ impl Merge {
         if let (Some(from), Some(end)) = (self.hole_from.take(), end)
             && from < end
         {
-            self.writer.push_hole(&from, &end);
+            self.writer.push_hole(&from, &end, self.hole_filter.clone());
         }
     }
 }

@@ -32,6 +32,7 @@ mod memo;
 mod memtable;
 mod merge;
 mod node;
+mod overlap;
 mod reads;
 mod recent;
 mod replaced;
@@ -41,6 +42,7 @@ mod source;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unreadable;
 mod writer;
 
 use crate::io::Io;

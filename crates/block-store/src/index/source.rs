@@ -35,8 +35,8 @@ pub struct Source {
     fetches: VecDeque<Fetch>,
     current: Option<Current>,
     pub head: Head,
-    /// A block was unreadable.
-    pub has_failed: bool,
+    /// First block of the part with the last unreadable block.
+    pub failed_at: Option<u64>,
     key: Vec<u8>,
 }
 
@@ -86,7 +86,7 @@ impl Source {
             fetches: VecDeque::new(),
             current: None,
             head: Head::Waiting,
-            has_failed: false,
+            failed_at: None,
             key: Vec::new(),
         }
     }
@@ -101,6 +101,13 @@ impl Source {
     pub fn value(&self) -> Option<&[u8]> {
         let current = self.current.as_ref()?;
         current.node.as_ref()?.value(current.entry)
+    }
+
+    /// Filter of the keys that a hole at the head may have had; empty: of any.
+    pub fn hole_filter(&self) -> Bytes {
+        self.current
+            .as_ref()
+            .map_or_else(Bytes::new, |current| Bytes::copy_from_slice(current.guide.filter()))
     }
 
     /// Moves behind the head; [`Source::settle`] finds the next one.
@@ -156,7 +163,9 @@ impl Source {
         else {
             return false;
         };
-        self.has_failed |= result.is_err() && matches!(fetch.state, State::Piecewise { .. });
+        if result.is_err() && matches!(fetch.state, State::Piecewise { .. }) {
+            self.failed_at = Some(fetch.segment.unit);
+        }
         fetch.on_done(token, result, tokens, io);
         if self.root.as_ref().is_some_and(|root| matches!(root.state, State::Here(_))) {
             self.open_root();

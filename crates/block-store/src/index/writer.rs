@@ -4,6 +4,7 @@
 //! free run of its length is divided in two, down to single blocks, so a fragmented device is no obstacle.
 
 use super::node::{Builder, Kind, common};
+use super::overlap::Overlap;
 use super::table::{At, BlockAt, Segment, Table};
 use super::{Options, Purpose, TakeSpace, filter, token};
 use crate::io::{Io, Owner};
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use codec::Rope;
 use device::{BLOCK, DeviceError, Durability};
 use std::collections::VecDeque;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Largest block. A block is closed at one unit, unless that wastes much of it.
 const BLOCK_UNITS_MAX: usize = 4;
@@ -24,6 +25,7 @@ const UNDER_WAY_MAX: usize = 2;
 pub struct Writer {
     table_bytes: u64,
     segment_bytes: usize,
+    overlap: Overlap,
     /// Token class of its writes.
     class: u64,
     block: Builder,
@@ -68,6 +70,8 @@ struct BuiltBlock {
     crc: u32,
     /// End of its hashes.
     hashes: usize,
+    /// Of a hole: the filter of the keys that it may have had; empty: of any.
+    hole_filter: Bytes,
 }
 
 #[derive(Default)]
@@ -89,10 +93,12 @@ pub struct Ground<'a> {
 }
 
 impl Writer {
-    pub fn new(options: &Options, class: u64) -> Writer {
+    /// A writer whose tables lie above those of `below`.
+    pub fn new(options: &Options, class: u64, below: &[Arc<Table>]) -> Writer {
         Writer {
             table_bytes: options.table_bytes,
             segment_bytes: options.segment_bytes,
+            overlap: Overlap::new(below, options),
             class,
             block: Builder::default(),
             bound: Vec::new(),
@@ -120,6 +126,9 @@ impl Writer {
 
     /// Adds an entry. Keys must ascend.
     pub fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+        if self.overlap.is_too_wide(key) {
+            self.finish();
+        }
         if !self.block.is_empty() && !self.fits(key, value) {
             self.end_block();
         }
@@ -136,18 +145,25 @@ impl Writer {
         self.last_is_hole = false;
     }
 
-    /// Adds a hole from `from` up to, not including, `to`.
-    pub fn push_hole(&mut self, from: &[u8], to: &[u8]) {
+    /// Adds a hole from `from` up to, not including, `to`, with the filter of the keys that it may have had.
+    pub fn push_hole(&mut self, from: &[u8], to: &[u8], hole_filter: Bytes) {
         self.end_block();
         self.end_segment_if_full();
         let hashes = self.segment.hashes.len();
         self.segment.keys_len += from.len();
-        self.segment.blocks.push(BuiltBlock { bound: from.to_vec(), start: 0, len: 0, crc: 0, hashes });
+        self.segment.blocks.push(BuiltBlock {
+            bound: from.to_vec(),
+            start: 0,
+            len: 0,
+            crc: 0,
+            hashes,
+            hole_filter,
+        });
         self.last = to.to_vec();
         self.last_is_hole = true;
     }
 
-    /// Ends the last table.
+    /// Ends the current table, if it has entries.
     pub fn finish(&mut self) {
         self.end_block();
         self.end_segment();
@@ -247,7 +263,8 @@ impl Writer {
         let (len, crc) = (data.len(), crate::checksum::crc32c(data));
         let bound = std::mem::take(&mut self.bound);
         segment.keys_len += bound.len();
-        segment.blocks.push(BuiltBlock { bound, start, len, crc, hashes: segment.hashes.len() });
+        let (hashes, hole_filter) = (segment.hashes.len(), Bytes::new());
+        segment.blocks.push(BuiltBlock { bound, start, len, crc, hashes, hole_filter });
     }
 
     /// Ends the segment, between two blocks, if it is full.
@@ -276,6 +293,7 @@ impl Writer {
     }
 
     fn end_table(&mut self) {
+        self.overlap.begin_table();
         if self.table_len == 0 {
             return;
         }
@@ -386,9 +404,22 @@ fn guide(blocks: &[BuiltBlock], start: usize, hashes: &[u64]) -> Vec<u8> {
         };
         builder.push(&block.bound, Some(&at.encode()));
     }
-    // A filter would report keys in a hole as absent.
-    let holes = blocks.iter().any(|block| block.len == 0);
-    let filter = if holes { Vec::new() } else { filter::build(hashes) };
-    builder.finish(Kind::Guide, &filter, &mut out);
+    builder.finish(Kind::Guide, &filter_of(blocks, hashes), &mut out);
     out
+}
+
+/// The filter of some blocks. It must not report keys of a hole as absent, so it has the keys of the hole's filter, too. Filters of
+/// different sizes cannot be joined: then there is none.
+fn filter_of(blocks: &[BuiltBlock], hashes: &[u64]) -> Vec<u8> {
+    let mut holes = blocks.iter().filter(|block| block.len == 0).map(|block| &block.hole_filter);
+    let Some(first) = holes.next() else { return filter::build(hashes) };
+    let mut joined = first.to_vec();
+    for other in holes {
+        if other.len() != joined.len() {
+            return Vec::new();
+        }
+        joined.iter_mut().zip(other).for_each(|(byte, other)| *byte |= other);
+    }
+    filter::add(&mut joined, hashes);
+    joined
 }

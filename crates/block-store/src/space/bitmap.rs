@@ -112,12 +112,47 @@ impl Bitmap {
         }
     }
 
+    /// Start of the first run of at least `min` clear bits, at or after `from`. Words without such a run cost a few steps each,
+    /// however many short runs they have.
+    pub fn find_clear(&self, from: u64, min: u64) -> Option<u64> {
+        debug_assert!(min > 0);
+        if from >= self.len {
+            return None;
+        }
+        let mut word_at = (from / 64) as usize;
+        let mut before_from = (1u64 << (from % 64)) - 1;
+        // Clear bits directly before the word.
+        let mut clear_before = 0;
+        while let Some(word) = self.words.get(word_at) {
+            let base = word_at as u64 * 64;
+            if base.is_multiple_of(CHUNK_BITS) && self.chunk_is_all((base / CHUNK_BITS) as usize, true) {
+                (word_at, before_from, clear_before) = (word_at + (CHUNK_BITS / 64) as usize, 0, 0);
+                continue;
+            }
+            let behind_end = if self.len - base < 64 { u64::MAX << (self.len - base) } else { 0 };
+            let set = word | std::mem::take(&mut before_from) | behind_end;
+            if clear_before + set.trailing_zeros() as u64 >= min {
+                return Some(base - clear_before);
+            }
+            if set == 0 {
+                clear_before += 64;
+            } else {
+                if let Some(bit) = first_of_clear(set, min) {
+                    return Some(base + bit);
+                }
+                clear_before = set.leading_zeros() as u64;
+            }
+            word_at += 1;
+        }
+        None
+    }
+
     /// Length of the longest run of clear bits.
     pub fn longest_clear(&self) -> u64 {
         let (mut at, mut longest) = (0, 0);
-        while let Some(run) = self.next_clear(at, u64::MAX) {
-            longest = longest.max(run.len);
-            at = run.end();
+        while let Some(start) = self.find_clear(at, longest + 1) {
+            at = self.next_set_before(start, self.len);
+            longest = at - start;
         }
         longest
     }
@@ -178,6 +213,21 @@ impl Bitmap {
     }
 }
 
+/// The first of at least `min` neighbouring clear bits within a word.
+fn first_of_clear(word: u64, min: u64) -> Option<u64> {
+    if (word.count_zeros() as u64) < min {
+        return None;
+    }
+    // Bit `i` stays if the `have` bits from it on are clear.
+    let (mut clear, mut have) = (!word, 1);
+    while have < min {
+        let more = have.min(min - have);
+        clear &= clear >> more;
+        have += more;
+    }
+    (clear != 0).then(|| clear.trailing_zeros() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,7 +237,7 @@ mod tests {
         #[test]
         fn it_is_a_list_of_bools(
             len in 1u64..40_000,
-            steps in prop::collection::vec((any::<u32>(), 0u64..3000, any::<bool>()), 0..40),
+            steps in prop::collection::vec((any::<u32>(), prop_oneof![0u64..90, 0u64..3000], any::<bool>()), 0..60),
             from in any::<u32>(),
         ) {
             let (mut map, mut model) = (Bitmap::new(len), vec![false; len as usize]);
@@ -207,6 +257,12 @@ mod tests {
             if let Some(run) = found {
                 let end = (run.start..len).find(|&b| model[b as usize]).unwrap_or(len);
                 prop_assert_eq!(run.end(), end.min(run.start + 100));
+            }
+            for min in [1, 2, 7, 16, 63, 64, 65, 200, 5000] {
+                let found = (from..len).find(|&b| {
+                    b + min <= len && model[b as usize..(b + min) as usize].iter().all(|set| !set)
+                });
+                prop_assert_eq!(map.find_clear(from, min), found, "{} bits", min);
             }
             let mut again = vec![false; len as usize];
             map.set_runs().for_each(|r| again[r.start as usize..r.end() as usize].fill(true));

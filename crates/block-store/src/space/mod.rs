@@ -67,8 +67,8 @@ const SHORTER_RUNS: u64 = 4;
 
 /// Runs that one call of [`Space::release`] frees. A read that waits for a slow device holds back all later ones.
 const RELEASED_RUNS_OF_CALL: usize = 4096;
-/// Blocks of the bitmaps that one request reads to choose zones: the largest zone, or some small ones.
-const BITMAP_BLOCKS_MAX: u64 = if cfg!(test) { 1 << 10 } else { ZONE_BLOCKS_MAX };
+/// Blocks of the bitmaps that one request reads to choose zones: some of the largest zones, each some 20 us, or many small ones.
+const BITMAP_BLOCKS_MAX: u64 = if cfg!(test) { 1 << 10 } else { 8 * ZONE_BLOCKS_MAX };
 
 /// Bounds of the reserve, a 50th of the shard's equal share of the device, which data does not get: deletes need tables, and
 /// tables need room. Merges leave half of it to flushes, and flushes leave an eighth to manifests, which free replaced
@@ -357,7 +357,12 @@ impl Space {
         let (mut left, mut piece) = (blocks, self.zone_blocks());
         while left > 0 {
             let want = left.min(piece);
-            if let Some((id, run)) = self.find_for_data(want) {
+            if blocks >= LARGE_BLOCKS
+                && piece < LARGE_BLOCKS
+                && let Some(found) = self.place_pieces(left, runs)
+            {
+                left -= found;
+            } else if let Some((id, run)) = self.find_for_data(want) {
                 self.store(id, run);
                 runs.push(run);
                 left -= run.len;
@@ -374,18 +379,35 @@ impl Space {
         true
     }
 
+    /// Takes runs of at least [`PIECE_BLOCKS_MIN`] blocks, up to `blocks` blocks, in one pass over the zone with the longest run:
+    /// a search for each run would read its bitmap again and again. `None` if no zone of data has any.
+    fn place_pieces(&mut self, blocks: u64, runs: &mut Runs) -> Option<u64> {
+        let classes = (sure_class(PIECE_BLOCKS_MIN)..CLASSES).rev();
+        let id = self.of_classes((Tier::Main, ZoneUse::Data), classes, PIECE_BLOCKS_MIN)?;
+        let found = self.place_runs(id, PIECE_BLOCKS_MIN, blocks, runs);
+        if found < blocks {
+            self.change(id, |zone| zone.lacks_runs_of(PIECE_BLOCKS_MIN));
+        }
+        Some(found)
+    }
+
     /// Takes free runs of the zone with the longest one, up to `blocks` blocks. `None` if no zone of data has any.
     fn place_fragments(&mut self, blocks: u64, runs: &mut Runs) -> Option<u64> {
         let top =
             (0..CLASSES).rev().find_map(|class| self.summary.class(ZoneUse::Data, class).first().copied())?;
-        let (mut at, mut left) = (self.zones[&top].run.start, blocks);
+        Some(self.place_runs(top, 1, blocks, runs))
+    }
+
+    /// Takes the free runs of at least `min` blocks of a zone, up to `blocks` blocks. Returns the number of blocks.
+    fn place_runs(&mut self, id: ZoneId, min: u64, blocks: u64, runs: &mut Runs) -> u64 {
+        let (mut at, mut left) = (self.zones[&id].run.start, blocks);
         while left > 0 {
-            let Some(run) = self.zones[&top].next_free(at, left) else { break };
-            self.store(top, run);
+            let Some(run) = self.zones[&id].next_free(at, min, left) else { break };
+            self.store(id, run);
             runs.push(run);
             (at, left) = (run.end(), left - run.len);
         }
-        Some(blocks - left)
+        blocks - left
     }
 
     fn store(&mut self, id: ZoneId, run: Run) {
@@ -654,7 +676,7 @@ impl Space {
         let mut runs: Vec<Run> = Vec::new();
         for id in ids {
             let (zone, mut at, mut found) = (&self.zones[&id], 0, 0);
-            while let Some(run) = zone.next_free(at, piece_max) {
+            while let Some(run) = zone.next_free(at, 1, piece_max) {
                 at = run.end();
                 found += run.len;
                 runs.push(run);

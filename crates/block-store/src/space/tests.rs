@@ -339,6 +339,29 @@ fn large_write_waits_for_lease_before_it_takes_fragments() {
 }
 
 #[test]
+fn pieces_of_large_write_are_in_one_zone_and_in_order() {
+    let mut space = space(8, 0);
+    space.take(8 * ZONE).unwrap();
+    // Zones with two runs of 20 blocks, and a hole that is too small for a piece.
+    for id in 0..8 {
+        let start = zone_run(id).start;
+        for run in [Run::new(start, 20), Run::new(start + 25, 5), Run::new(start + 40, 20)] {
+            space.let_go(run, 1);
+        }
+    }
+    space.release(1);
+    let runs = space.take(ZONE + 10).unwrap();
+    let lens: Vec<u64> = runs.iter().map(|run| run.len).collect();
+    assert_eq!(lens, [20, 20, 20, 14], "{runs:?}");
+    let zones: Vec<u64> = runs.iter().map(|run| (run.start - 100) / ZONE).collect();
+    assert!(zones[0] == zones[1] && zones[2] == zones[3], "{runs:?}");
+    assert!(runs[0].start < runs[1].start && runs[2].start < runs[3].start, "{runs:?}");
+    // The rest has pieces of 16 blocks and more, too, and then fragments.
+    assert_eq!(space.take(286).unwrap().iter().map(|run| run.len).sum::<u64>(), 286);
+    assert_eq!(space.free_blocks(), 0);
+}
+
+#[test]
 fn choice_of_a_zone_reads_few_bitmaps() {
     const ZONES: u32 = 60;
     let mut space = space(ZONES, 0);

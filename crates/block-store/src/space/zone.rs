@@ -132,20 +132,20 @@ impl Zone {
         self.longest
     }
 
-    /// The first run of `blocks` free blocks at or behind block `from`.
-    pub fn find(&self, from: u64, blocks: u64) -> Option<Run> {
-        let mut at = from.saturating_sub(self.run.start);
-        while let Some(run) = self.busy.next_clear(at, blocks) {
-            if run.len == blocks {
-                return Some(self.global(run));
-            }
-            at = run.end();
-        }
-        None
+    /// No free run has as many as `blocks` blocks.
+    pub fn lacks_runs_of(&mut self, blocks: u64) {
+        self.longest = self.longest.min(blocks - 1);
     }
 
-    /// The first free run at or behind block `from`, of at most `max` blocks.
-    pub fn next_free(&self, from: u64, max: u64) -> Option<Run> {
-        self.busy.next_clear(from.saturating_sub(self.run.start), max).map(|run| self.global(run))
+    /// The first run of `blocks` free blocks at or behind block `from`.
+    pub fn find(&self, from: u64, blocks: u64) -> Option<Run> {
+        let start = self.busy.find_clear(from.saturating_sub(self.run.start), blocks)?;
+        Some(self.global(Run::new(start, blocks)))
+    }
+
+    /// The first free run of at least `min` blocks at or behind block `from`, of which at most `max` are returned.
+    pub fn next_free(&self, from: u64, min: u64, max: u64) -> Option<Run> {
+        let start = self.busy.find_clear(from.saturating_sub(self.run.start), min)?;
+        self.busy.next_clear(start, max).map(|run| self.global(run))
     }
 }

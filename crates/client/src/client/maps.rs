@@ -21,6 +21,11 @@ impl Client {
         }
     }
 
+    /// A monitor sends no epoch to a session twice. So maps are asked for without a gap behind the own one.
+    pub(super) fn ask_for_next_map(&mut self) {
+        self.ask_for_map(self.map.as_ref().map_or(0, |map| map.epoch + 1));
+    }
+
     pub(super) fn on_osdmap(&mut self, now: Time, message: &MOSDMap, fx: Fx) {
         if self.map.as_ref().is_some_and(|m| m.fsid != message.fsid) {
             return;
@@ -32,8 +37,10 @@ impl Client {
             osd_maps::advance(&mut map, message, verify, |next, step| self.on_map_step(next, step));
         self.map = map;
         let after = self.map.as_ref().map(|m| m.epoch);
-        if let Some(from) = progress.ask_from {
-            self.ask_for_map(from);
+        match progress.ask_from {
+            Some(from) => self.ask_for_map(from),
+            None if after < Some(self.wanted_epoch) => self.ask_for_next_map(),
+            None => {}
         }
         if let Some(epoch) = after.filter(|_| after > before) {
             self.mon.got("osdmap", epoch as u64);
@@ -70,7 +77,7 @@ impl Client {
         };
         let gone: Vec<i32> = self.sessions.iter().filter_map(moved).collect();
         for (_, op) in self.in_flight.iter_mut() {
-            if matches!(&op.state, State::Placed { route, .. } if gone.contains(&route.primary)) {
+            if matches!(&op.state, State::Placed { osd, .. } if gone.contains(osd)) {
                 op.state = State::WaitsForMap;
             }
         }

@@ -47,6 +47,8 @@ pub struct Client {
     /// The wall clock's reading at a monotonic time. Dates writes.
     wall: Option<(Time, UTime)>,
     map: Option<Arc<OsdMap>>,
+    /// The newest epoch that a caller knows of.
+    wanted_epoch: u32,
     routes: Routes,
     sessions: BTreeMap<i32, Session>,
     osd_of_conn: BTreeMap<ConnId, i32>,
@@ -78,6 +80,7 @@ impl Client {
             lives: 0,
             wall: None,
             map: None,
+            wanted_epoch: 0,
             routes: Routes::default(),
             sessions: BTreeMap::new(),
             osd_of_conn: BTreeMap::new(),
@@ -139,10 +142,11 @@ impl Client {
         self.in_flight.len()
     }
 
-    /// Ask for a map from `epoch` on, for a caller that knows there is one (a pool operation's answer says so).
+    /// Asks until the map is of this epoch or a later one, for a caller that knows there is one (a pool operation's answer says so).
     pub fn want_map(&mut self, now: Time, epoch: u32, fx: Fx) {
+        self.wanted_epoch = self.wanted_epoch.max(epoch);
         if self.map.as_ref().is_none_or(|m| m.epoch < epoch) {
-            self.ask_for_map(epoch);
+            self.ask_for_next_map();
             self.absorb_mon(now, fx);
         }
     }

@@ -62,8 +62,7 @@ impl Client {
                     op.state = State::WaitsForMap;
                 }
             }
-            let epoch = self.map.as_ref().map_or(0, |m| m.epoch);
-            self.ask_for_map(epoch + 1);
+            self.ask_for_next_map();
         }
         self.global_id = global_id;
         fx.push(Event::Connected { global_id }.into());

@@ -52,7 +52,7 @@ impl Client {
     pub(super) fn send_all(&mut self, now: Time, osd: i32, fx: Fx) {
         let Some(life) = self.sessions.get(&osd).map(|s| s.life) else { return };
         let waits = |op: &Pending| match &op.state {
-            State::Placed { route, sent_in } => route.primary == osd && *sent_in != Some(life),
+            State::Placed { osd: at, sent_in, .. } => *at == osd && *sent_in != Some(life),
             State::WaitsForMap => false,
         };
         let ids: Vec<OpId> = self.in_flight.iter().filter(|(_, op)| waits(op)).map(|(id, _)| id).collect();
@@ -112,8 +112,7 @@ impl Client {
             session.pause = (session.pause * 2).min(self.timing.reconnect_pause_max);
         }
         // The OSD may be down, which the next map says.
-        let epoch = self.map.as_ref().map_or(0, |m| m.epoch);
-        self.ask_for_map(epoch + 1);
+        self.ask_for_next_map();
         self.refresh_watches(now, fx);
         self.absorb_mon(now, fx);
     }
@@ -137,7 +136,7 @@ impl Client {
         let life = self.sessions.get(&osd).map(|s| s.life);
         let Some(op) = self.in_flight.get_mut(id) else { return };
         let expected = match &op.state {
-            State::Placed { route, sent_in } => route.primary == osd && *sent_in == life && life.is_some(),
+            State::Placed { osd: at, sent_in, .. } => *at == osd && *sent_in == life && life.is_some(),
             State::WaitsForMap => false,
         };
         // An answer to an earlier sending: the later one is answered, too, and in its turn.
@@ -151,6 +150,8 @@ impl Client {
             return self.place(now, id, fx);
         }
         if reply.result == EAGAIN {
+            // A replica leaves the read to the primary.
+            op.operation.flags = op.operation.flags & !OsdFlags::BALANCE_READS;
             return self.place(now, id, fx);
         }
         let MOSDOpReply { result, ops, versions, epoch, .. } = reply;
@@ -170,8 +171,8 @@ impl Client {
             op_value::BACKOFF_UNBLOCK if session.backoffs.unblock(backoff.id) => {
                 // The OSD has dropped all operations of the range: they are resent.
                 let covered = |op: &Pending| match (&op.state, &op.object) {
-                    (State::Placed { route, .. }, Some(object)) => {
-                        route.primary == osd
+                    (State::Placed { route, osd: at, .. }, Some(object)) => {
+                        *at == osd
                             && route.pg == backoff.pg
                             && (*object == backoff.begin || backoff.begin <= *object && *object < backoff.end)
                     }
@@ -192,8 +193,8 @@ impl Client {
         let mut any = false;
         for (_, op) in self.in_flight.iter().filter(|(_, op)| old(op)) {
             any = true;
-            if let State::Placed { route, .. } = &op.state {
-                osds.push(route.primary);
+            if let State::Placed { osd, .. } = &op.state {
+                osds.push(*osd);
             }
         }
         osds.sort_unstable();
@@ -202,8 +203,7 @@ impl Client {
             fx.push(Effect::Net(NetEffect::Send { conn, message: Message::new(MPing) }));
         }
         if any {
-            let epoch = self.map.as_ref().map_or(0, |m| m.epoch + 1);
-            self.ask_for_map(epoch);
+            self.ask_for_next_map();
         }
     }
 }

@@ -26,10 +26,11 @@ impl Client {
             Target::Route(route) => {
                 if is_paused(&map, &op.operation) || route.primary < 0 {
                     op.state = State::WaitsForMap;
-                    self.ask_for_map(map.epoch + 1);
+                    self.ask_for_next_map();
                     return self.absorb_mon(now, fx);
                 }
-                op.state = State::Placed { route, sent_in: None };
+                let osd = route.osd_for(&op.operation, id.0);
+                op.state = State::Placed { route, osd, sent_in: None };
                 self.send(now, id, fx);
             }
             Target::Eio => self.finish(id, Err(Failure::PoolEio), fx),
@@ -41,7 +42,7 @@ impl Client {
     pub(super) fn on_no_pool(&mut self, now: Time, id: OpId, epoch: u32, fx: Fx) {
         match self.pools_decided_at.get(&id) {
             Some(decided_at) if *decided_at <= epoch => self.finish(id, Err(Failure::NoPool), fx),
-            Some(_) => self.ask_for_map(epoch + 1),
+            Some(_) => self.ask_for_next_map(),
             None => {
                 let op = self.in_flight.get_mut(id).expect("the caller has just looked it up");
                 op.state = State::WaitsForMap;
@@ -64,12 +65,11 @@ impl Client {
     /// Send a placed operation if its session is open and does not hold it back.
     pub(super) fn send(&mut self, now: Time, id: OpId, fx: Fx) {
         let Some(op) = self.in_flight.get_mut(id) else { return };
-        let State::Placed { route, sent_in } = &mut op.state else { return };
-        if !self.sessions.contains_key(&route.primary) {
-            let osd = route.primary;
+        let State::Placed { route, osd, sent_in } = &mut op.state else { return };
+        let Some(session) = self.sessions.get(osd) else {
+            let osd = *osd;
             return self.open_session(now, osd, fx);
-        }
-        let session = self.sessions.get(&route.primary).expect("looked up just now");
+        };
         let (Some(conn), Some(object)) = (session.conn(), op.object.as_ref()) else { return };
         if session.backoffs.holds(route.pg, object) {
             return;

@@ -97,7 +97,7 @@ impl Client {
         fx: Fx,
     ) {
         let held = match state {
-            State::Placed { route, sent_in: Some(life) } => Some(Held { route, life }),
+            State::Placed { route, sent_in: Some(life), .. } => Some(Held { route, life }),
             _ => None,
         };
         if let Some(event) = self.watches.on_reply(purpose, held, reply) {

@@ -116,6 +116,19 @@ fn gap_in_maps_is_requested() {
 }
 
 #[test]
+fn wanted_map_is_asked_for_from_the_next_epoch() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let mon = world.mon.unwrap();
+    let mut fx = machine::Effects::new();
+    world.client.want_map(world.now, 9, &mut fx);
+    assert_eq!(asked_for_map(&fx.take(), mon), Some((6, true)), "a monitor sends no epoch twice");
+    // Its monitor is behind: the client goes on until it has the map.
+    assert_eq!(asked_for_map(&world.maps(&[map(7, &[3])]), mon), Some((8, true)));
+    assert_eq!(asked_for_map(&world.maps(&[map(9, &[3])]), mon), None);
+    assert_eq!(world.client.map().unwrap().epoch, 9);
+}
+
+#[test]
 fn maps_of_osds_are_taken_unless_of_another_cluster() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, effects) = world.submit(read("x"));

@@ -1,4 +1,4 @@
-//! The balancer: plans of upmaps, made by hand or at intervals, and the state that `balancer status` shows.
+//! The balancer: plans of upmaps and of primaries, made by hand or at intervals, and the state that `balancer status` shows.
 //!
 //! [`placement::balance`] makes a plan. Here is when one may be made: not while PGs are unknown, inactive or degraded, nor while more
 //! than `target_max_misplaced_ratio` of the objects are on their way. `manager::balancing` has the timer and the monitors' answers.
@@ -16,8 +16,12 @@ pub(crate) use score::{MEASURES, Score};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::types::{OsdMap, PgId, PgState, PoolId, UTime};
 
-/// The only way in which shoal balances.
-pub(crate) const MODE: &str = "upmap";
+/// The copies of PGs are evened out.
+pub(crate) const UPMAP: &str = "upmap";
+/// The primaries of PGs are evened out.
+pub(crate) const READ: &str = "read";
+/// First the copies. When nothing is left to do for them, the primaries: a new primary of a PG that moves would move again.
+pub(crate) const UPMAP_READ: &str = "upmap-read";
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Balancer {
@@ -72,10 +76,15 @@ pub(crate) fn attempt(pg_map: &PgMap, pools: &[String]) -> Result<Plan, Answer> 
 
 fn make_plan(pg_map: &PgMap, pools: &[String]) -> Result<Plan, Answer> {
     let (map, options) = (&*pg_map.map, &pg_map.options);
-    if options.balancer_mode != MODE {
-        let why = "Please do \"ceph balancer mode\" to choose a valid mode first";
-        return Err(Answer::error(errno::ENOEXEC, why));
-    }
+    let mode = match options.balancer_mode.as_str() {
+        UPMAP => UPMAP,
+        READ => READ,
+        UPMAP_READ => UPMAP_READ,
+        _ => {
+            let why = "Please do \"ceph balancer mode\" to choose a valid mode first";
+            return Err(Answer::error(errno::ENOEXEC, why));
+        }
+    };
     if map.pools.is_empty() {
         return Err(Answer::error(errno::ENOENT, "No pools available"));
     }
@@ -88,16 +97,26 @@ fn make_plan(pg_map: &PgMap, pools: &[String]) -> Result<Plan, Answer> {
     let is_clean =
         |pg: &PgId| pg_map.pgs.get(pg).is_some_and(|stat| stat.state == PgState::ACTIVE.with(PgState::CLEAN));
     let clean = pg_map.pgs.keys().filter(|pg| counts(pg.pool) && is_clean(pg)).count();
-    let limits = Limits {
-        deviation_max: options.balancer_deviation_max,
-        changes_max: options.balancer_changes_max.min(clean),
+    let changes_max = options.balancer_changes_max.min(clean);
+    let mut plan = Plan {
+        mode,
+        pools: pools.to_vec(),
+        epoch: map.epoch,
+        crush_version: map.crush_version,
+        ..Plan::default()
     };
-    let upmaps = balance::plan(map, &counts, limits).upmaps;
-    if upmaps.is_empty() {
+    if mode != READ {
+        let limits = Limits { deviation_max: options.balancer_deviation_max, changes_max };
+        plan.upmaps = balance::plan(map, &counts, limits).upmaps;
+    }
+    if mode != UPMAP && plan.upmaps.is_empty() {
+        plan.primaries = balance::plan_primaries(map, &counts, changes_max);
+    }
+    if plan.upmaps.is_empty() && plan.primaries.is_empty() {
         let why = "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect";
         return Err(Answer::error(errno::EALREADY, why));
     }
-    Ok(Plan { pools: pools.to_vec(), epoch: map.epoch, crush_version: map.crush_version, upmaps })
+    Ok(plan)
 }
 
 /// Pools of these names; all, if there are none.
@@ -106,8 +125,17 @@ pub(crate) fn pools_of(map: &OsdMap, names: &[String]) -> BTreeSet<PoolId> {
     map.pool_names.iter().filter(is_meant).map(|(pool, _)| *pool).collect()
 }
 
+/// The share of object copies that are on another OSD than the one that CRUSH names.
+pub(crate) fn misplaced_ratio(pg_map: &PgMap) -> f64 {
+    let sums = pg_map.pgs.values().map(|stat| &stat.stats.sum);
+    let (copies, misplaced) = sums.fold((0i64, 0i64), |(copies, misplaced), sum| {
+        (copies + sum.num_object_copies, misplaced + sum.num_objects_misplaced)
+    });
+    misplaced as f64 / copies.max(1) as f64
+}
+
 /// The reason for which nothing is to move now.
-fn hindrance(pg_map: &PgMap) -> Option<Answer> {
+pub(crate) fn hindrance(pg_map: &PgMap) -> Option<Answer> {
     let (mut unknown, mut inactive) = (0u32, 0u32);
     let (mut copies, mut degraded, mut misplaced) = (0i64, 0i64, 0i64);
     for stat in pg_map.pgs.values() {

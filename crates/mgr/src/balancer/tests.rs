@@ -130,9 +130,19 @@ fn switches_are_options_that_the_monitors_keep() {
     assert_eq!(asked(&pg_map, r#"{"prefix":"balancer off"}"#), "0 ");
     assert_eq!(asked(&pg_map, r#"{"prefix":"balancer mode","mode":"none"}"#), set("mode", "none"));
     assert!(
-        asked(&pg_map, r#"{"prefix":"balancer mode","mode":"read"}"#)
+        asked(&pg_map, r#"{"prefix":"balancer mode","mode":"crush-compat"}"#)
             .starts_with("-95 shoal balances by upmaps")
     );
+    for mode in ["read", "upmap-read"] {
+        let command = format!(r#"{{"prefix":"balancer mode","mode":"{mode}"}}"#);
+        let refused = asked(&pg_map, &command);
+        assert!(refused.contains("< \"reef\", which is required for pg-upmap-primary. Try"), "{refused}");
+        let mut newer = uneven();
+        let mut map = OsdMap::clone(&newer.map);
+        map.require_min_compat_client = wire::types::Release::REEF;
+        newer.on_osd_map(NOW, Arc::new(map));
+        assert_eq!(asked(&newer, &command), set("mode", mode));
+    }
     assert!(
         asked(&pg_map, r#"{"prefix":"balancer mode","mode":"upmap"}"#).starts_with("-1 min_compat_client")
     );
@@ -143,4 +153,34 @@ fn switches_are_options_that_the_monitors_keep() {
         r#"["data"]"#
     );
     assert_eq!(asked(&pg_map, r#"{"prefix":"balancer pool rm","pools":["data"]}"#), set("pool_ids", ""));
+}
+
+#[test]
+fn read_modes_even_out_primaries_and_copies_come_first() {
+    let mut pg_map = uneven();
+    pg_map.options.balancer_changes_max = 1000;
+    pg_map.options.balancer_mode = "read".into();
+    let plan = made(&pg_map, &[]).1.unwrap();
+    assert!(plan.upmaps.is_empty() && !plan.primaries.is_empty());
+    let (pg, osd) = plan.primaries.first_key_value().map(|(pg, osd)| (*pg, osd.unwrap())).unwrap();
+    let shown = plan.commands_text();
+    assert!(shown.contains("# mode read\n"), "{shown}");
+    assert!(shown.contains(&format!("ceph osd pg-upmap-primary {pg} {osd}")), "{shown}");
+    let command = format!(r#"{{"prefix":"osd pg-upmap-primary","pgid":"{pg}","id":"osd.{osd}"}}"#);
+    assert_eq!(plan.commands()[0].compact(), command);
+    let next = plan.applied_to(&pg_map.map);
+    assert_eq!(map_pg(&next, pg).up_primary, osd);
+
+    // The primaries are even: exceptions end where CRUSH would do.
+    pg_map.on_osd_map(NOW, Arc::new(next));
+    assert_eq!(made(&pg_map, &[]).1.unwrap_err().0, -errno::EALREADY);
+
+    let mut both = uneven();
+    both.options.balancer_changes_max = 1000;
+    both.options.balancer_mode = "upmap-read".into();
+    let copies = made(&both, &[]).1.unwrap();
+    assert!(!copies.upmaps.is_empty() && copies.primaries.is_empty());
+    both.on_osd_map(NOW, Arc::new(copies.applied_to(&both.map)));
+    let primaries = made(&both, &[]).1.unwrap();
+    assert!(primaries.upmaps.is_empty() && !primaries.primaries.is_empty());
 }

@@ -1,7 +1,7 @@
 //! `balancer …`: the state of the balancer, the evenness of the cluster, and plans made by hand.
 
 use super::{Reaction, View};
-use crate::balancer::{self, Change, MODE, Plan, Score, limited_to};
+use crate::balancer::{self, Change, Plan, READ, Score, UPMAP, UPMAP_READ, limited_to};
 use command::{Answer, Args, Json, errno, object};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -51,18 +51,23 @@ pub(super) fn off(view: &View<'_>, _: &Args) -> Reaction {
 pub(super) fn mode(view: &View<'_>, args: &Args) -> Reaction {
     let mode = args.text("mode").unwrap_or_default();
     let client = view.pg_map.map.require_min_compat_client;
+    let too_old = |needed: Release, what: &str| {
+        let (client, needed) = (client.name(), needed.name());
+        let why = format!(
+            "min_compat_client \"{client}\" < \"{needed}\", which is required for {what}. Try \"ceph osd \
+             set-require-min-compat-client {needed}\" before enabling this mode"
+        );
+        Answer::error(errno::EPERM, why).into()
+    };
     match mode.as_str() {
-        MODE if client < Release::LUMINOUS => {
-            let why = format!(
-                "min_compat_client \"{}\" < \"luminous\", which is required for pg-upmap. Try \"ceph osd \
-                 set-require-min-compat-client luminous\" before enabling this mode",
-                client.name()
-            );
-            Answer::error(errno::EPERM, why).into()
-        }
-        MODE | "none" => set("mode", &mode),
+        UPMAP if client < Release::LUMINOUS => too_old(Release::LUMINOUS, "pg-upmap"),
+        READ | UPMAP_READ if client < Release::REEF => too_old(Release::REEF, "pg-upmap-primary"),
+        UPMAP | READ | UPMAP_READ | "none" => set("mode", &mode),
         _ => {
-            let why = format!("shoal balances by upmaps: the modes are '{MODE}' and 'none', not '{mode}'");
+            let why = format!(
+                "shoal balances by upmaps and primaries: the modes are '{UPMAP}', '{READ}', '{UPMAP_READ}' and 'none', \
+                 not '{mode}'"
+            );
             Answer::error(errno::EOPNOTSUPP, why).into()
         }
     }

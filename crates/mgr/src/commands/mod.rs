@@ -3,6 +3,7 @@
 //! One table: a command's signature, help, module and permissions as stock describes them, and the function that
 //! answers it from the last reports. Some commands also act: they send orders to OSDs, or ask the monitor for a change.
 
+mod autoscale;
 mod balancer;
 mod config;
 mod crash;
@@ -14,6 +15,7 @@ mod pg;
 mod recovery;
 mod removal;
 mod reweight;
+mod scrub;
 mod service;
 mod stop;
 #[cfg(test)]
@@ -29,7 +31,7 @@ use command::options::commands as option_commands;
 use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno};
 use std::collections::BTreeSet;
-use wire::messages::{CommandDescription, MOSDForceRecovery};
+use wire::messages::{CommandDescription, MOSDForceRecovery, MOSDScrub2};
 use wire::types::{EntityAddr, UTime, Uuid};
 
 /// State that a command reads.
@@ -53,6 +55,11 @@ pub(crate) enum Reaction {
     /// Send these to the OSDs, then answer.
     Orders {
         orders: Vec<(i32, MOSDForceRecovery)>,
+        answer: Answer,
+    },
+    /// Orders to scrub, and the answer.
+    Scrubs {
+        orders: Vec<(i32, MOSDScrub2)>,
         answer: Answer,
     },
     /// Answer as the monitor answers this command, with a body of the manager's own before the monitor's.
@@ -162,6 +169,15 @@ table! {
     pg rw => force::pg_cancel_recovery;
     "pg cancel-force-backfill name=pgid,type=CephPgid,n=N", "restore normal backfill priority of <pgid>",
     pg rw => force::pg_cancel_backfill;
+    "pg scrub name=pgid,type=CephPgid", "start scrub on <pgid>", pg rw => scrub::pg_scrub;
+    "pg deep-scrub name=pgid,type=CephPgid", "start deep-scrub on <pgid>", pg rw => scrub::pg_deep_scrub;
+    "pg repair name=pgid,type=CephPgid", "start repair on <pgid>", pg rw => scrub::pg_repair;
+    "osd scrub name=who,type=CephString", "initiate scrub on osd <who>, or use <all|any> to scrub all", osd rw => scrub::osd_scrub;
+    "osd deep-scrub name=who,type=CephString", "initiate deep scrub on osd <who>, or use <all|any> to deep scrub all", osd rw => scrub::osd_deep_scrub;
+    "osd repair name=who,type=CephString", "initiate repair on osd <who>, or use <all|any> to repair all", osd rw => scrub::osd_repair;
+    "osd pool scrub name=who,type=CephPoolname,n=N", "initiate scrub on pool <who>", osd rw => scrub::pool_scrub;
+    "osd pool deep-scrub name=who,type=CephPoolname,n=N", "initiate deep-scrub on pool <who>", osd rw => scrub::pool_deep_scrub;
+    "osd pool repair name=who,type=CephPoolname,n=N", "initiate repair on pool <who>", osd rw => scrub::pool_repair;
     "osd pool force-recovery name=who,type=CephPoolname,n=N", "force recovery of specified pool <who> first",
     osd rw => force::pool_recovery;
     "osd pool force-backfill name=who,type=CephPoolname,n=N", "force backfill of specified pool <who> first",
@@ -192,6 +208,16 @@ table! {
     "progress clear", "Reset progress tracking", mgr rw => service::progress_clear;
     "progress on", "Enable progress tracking", mgr rw => service::progress_on;
     "progress off", "Disable progress tracking", mgr rw => service::progress_off;
+    "osd pool autoscale-status", "report on pool pg_num sizing recommendation and intent", mgr r => autoscale::status;
+    "osd pool get noautoscale",
+    "Get the noautoscale flag to see if all pools are setting the autoscaler on or off as well as newly created pools in the future.",
+    mgr rw => autoscale::get_noautoscale;
+    "osd pool set noautoscale",
+    "set the noautoscale for all pools (including newly created pools in the future) and complete all on-going progress events regarding PG-autoscaling.",
+    mgr rw => autoscale::set_noautoscale;
+    "osd pool unset noautoscale",
+    "Unset the noautoscale flag so all pools will have autoscale enabled (including newly created pools in the future).",
+    mgr rw => autoscale::unset_noautoscale;
     "balancer status name=detail,type=CephString,req=false", "Show balancer status", mgr r => balancer::status;
     "balancer mode name=mode,type=CephChoices,strings=none|crush-compat|upmap|read|upmap-read", "Set balancer mode",
     mgr rw => balancer::mode;

@@ -2,6 +2,7 @@
 
 use super::{Checks, insert};
 use crate::PgMap;
+use crate::outliers::Evidence;
 use command::osd_network;
 use placement::crush::edit::parent_of;
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ pub(super) fn check(pg_map: &PgMap, now: UTime, checks: &mut Checks) {
     check_slow_ops(pg_map, checks);
     check_repaired_reads(pg_map, checks);
     check_spillover(pg_map, checks);
+    check_outliers(pg_map, now, checks);
     for network in NETWORKS {
         check_pings(pg_map, network, now, checks);
     }
@@ -63,6 +65,27 @@ fn check_spillover(pg_map: &PgMap, checks: &mut Checks) {
         let count = detail.len() as i64;
         let summary = format!("{count} OSD(s) experiencing BlueFS spillover");
         insert(checks, CODE, HealthStatus::WARN, summary, detail, count);
+    }
+}
+
+/// OSDs that commit writes more slowly than their peers. The code is shoal's own.
+fn check_outliers(pg_map: &PgMap, now: UTime, checks: &mut Checks) {
+    let line = |(osd, evidence): (i32, &Evidence)| {
+        let Evidence { own_ns, peers_ns, peers, class, since } = evidence;
+        let kind = if class.is_empty() { "no device class" } else { class };
+        let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
+        format!(
+            "osd.{osd} ({kind}) commits writes in {}, its {peers} peers in {}, for {} s: look at its device",
+            ms(*own_ns),
+            ms(*peers_ns),
+            now.sec.saturating_sub(since.sec)
+        )
+    };
+    let detail: Vec<String> = pg_map.outliers.slow().map(line).collect();
+    if !detail.is_empty() {
+        let count = detail.len() as i64;
+        let summary = format!("{count} OSD(s) slower than their peers");
+        insert(checks, "OSD_SLOWER_THAN_PEERS", HealthStatus::WARN, summary, detail, count);
     }
 }
 

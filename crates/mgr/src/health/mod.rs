@@ -6,11 +6,13 @@
 //! - `daemons`: slow operations, slow heartbeats, reads that an OSD had to repair, index tables that
 //!   spilled from a db device.
 //! - `pools`: settings of a pool that do not fit each other.
+//! - `scrubs`: placement groups that were not scrubbed in time.
 
 mod daemons;
 mod objects;
 mod pg_states;
 mod pools;
+mod scrubs;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +29,7 @@ impl PgMap {
         objects::check(self, &mut checks);
         daemons::check(self, now, &mut checks);
         pools::check(self, &mut checks);
+        scrubs::check(self, now, &mut checks);
         checks
     }
 }

@@ -116,6 +116,20 @@ fn details_are_limited() {
 }
 
 #[test]
+fn late_scrubs_warn_after_the_ratio() {
+    let mut m = pg_map();
+    m.options.scrub_interval_max_s = 1000.0;
+    m.options.deep_scrub_interval_s = 1000.0;
+    report(&mut m, 0, &[0, 1], "active+clean", |stat| {
+        (stat.last_scrub_stamp, stat.last_deep_scrub_stamp) = (ago(1501), ago(1501));
+    });
+    let checks = told(&m);
+    assert_eq!(checks["PG_NOT_SCRUBBED"].summary, "1 pgs not scrubbed in time");
+    assert!(checks["PG_NOT_SCRUBBED"].detail[0].starts_with("pg 1.0 not scrubbed since "), "{checks:?}");
+    assert!(!checks.contains_key("PG_NOT_DEEP_SCRUBBED"), "its ratio is larger");
+}
+
+#[test]
 fn slow_heartbeats_name_both_ends_and_the_trend() {
     let mut m = pg_map();
     let ping = |peer, back_us, front_us, age_sec| PingTimes {
@@ -183,4 +197,28 @@ fn pool_with_fewer_pgps_than_pgs_warns() {
     (pool.pg_num_target, pool.pgp_num_target) = (8, 4);
     m.on_osd_map(NOW, Arc::new(map));
     assert_eq!(told(&m)["SMALLER_PGP_NUM"].detail, ["pool data pg_num 8 > pgp_num 4"]);
+}
+
+#[test]
+fn osd_slower_than_its_peers_is_named_with_the_medians() {
+    let mut m = pg_map();
+    let mut map = (*m.map).clone();
+    map.osds = vec![map.osds[0].clone(); 5];
+    m.on_osd_map(NOW, Arc::new(map));
+    let window = |m: &mut PgMap, before: u32, slow_ns: u64| {
+        for osd in 0..5 {
+            (0..6).for_each(|_| m.outliers.note(osd, if osd == 3 { slow_ns } else { 1_500_000 }));
+        }
+        let map = Arc::clone(&m.map);
+        m.outliers.tick(ago(before), &map);
+    };
+    // The first call begins the first window.
+    [300, 260, 220, 180].into_iter().for_each(|before| window(&mut m, before, 45_250_000));
+    let checks = told(&m);
+    let check = &checks["OSD_SLOWER_THAN_PEERS"];
+    assert_eq!(check.summary, "1 OSD(s) slower than their peers");
+    let detail = "osd.3 (no device class) commits writes in 45.2 ms, its 4 peers in 1.5 ms, for 180 s: look at its device";
+    assert_eq!(check.detail, [detail]);
+    [140, 100, 60].into_iter().for_each(|before| window(&mut m, before, 1_500_000));
+    assert!(!told(&m).contains_key("OSD_SLOWER_THAN_PEERS"));
 }

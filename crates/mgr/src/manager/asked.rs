@@ -50,6 +50,14 @@ pub(super) struct Relay {
 }
 
 impl Manager {
+    /// To every session that the OSD has with the manager.
+    fn send_to_osd(&self, osd: i32, message: impl Fn() -> Message, fx: Fx<'_>) {
+        let sessions = self.peers.iter().filter(|(_, peer)| peer.peer.identity.osd() == Some(osd));
+        for (&conn, _) in sessions {
+            fx.push(Effect::Net(NetEffect::Send { conn, message: message() }));
+        }
+    }
+
     pub(super) fn on_command(
         &mut self,
         now: Time,
@@ -64,14 +72,15 @@ impl Manager {
         };
         match reaction {
             Reaction::Answer(answer) => fx.push(caller.reply(answer)),
+            Reaction::Scrubs { orders, answer } => {
+                for (osd, order) in orders {
+                    self.send_to_osd(osd, || Message::new(order.clone()), fx);
+                }
+                fx.push(caller.reply(answer));
+            }
             Reaction::Orders { orders, answer } => {
                 for (osd, order) in orders {
-                    let sessions =
-                        self.peers.iter().filter(|(_, peer)| peer.peer.identity.osd() == Some(osd));
-                    for (&conn, _) in sessions {
-                        let message = Message::new(order.clone());
-                        fx.push(Effect::Net(NetEffect::Send { conn, message }));
-                    }
+                    self.send_to_osd(osd, || Message::new(order.clone()), fx);
                 }
                 fx.push(caller.reply(answer));
             }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use wire::text::{Age, Align, Bytes, ClientIo, LowPrecision, ObjectShare, RecoveryIo, Si, Table, stamp};
 use wire::types::osd_map::MapFlags;
-use wire::types::{HealthCheck, HealthStatus, OsdMap, PgState, StoreStatfs, UTime};
+use wire::types::{HealthCheck, HealthStatus, OsdMap, PgMapDigest, PgState, StoreStatfs, UTime};
 
 pub(super) const COMMANDS: &[Command] = commands! {
     "status", "show how the cluster is", "mon", "r", status;
@@ -427,8 +427,8 @@ pub(super) fn osd_summary_plain(map: &OsdMap, now: UTime, prefix: &str, with_epo
 }
 
 /// States with their counts, most frequent first.
-fn by_count(ctx: &Ctx<'_>) -> Vec<(PgState, i32)> {
-    let mut states: Vec<_> = ctx.reports.digest.num_pg_by_state.iter().map(|(s, n)| (*s, *n)).collect();
+fn by_count(digest: &PgMapDigest) -> Vec<(PgState, i32)> {
+    let mut states: Vec<_> = digest.num_pg_by_state.iter().map(|(s, n)| (*s, *n)).collect();
     states.sort_by_key(|(state, n)| std::cmp::Reverse((*n, state.0)));
     states
 }
@@ -444,9 +444,9 @@ fn io_rates(ctx: &Ctx<'_>) -> (Option<ClientIo>, Option<RecoveryIo>) {
 }
 
 fn pg_summary_json(ctx: &Ctx<'_>) -> Json {
-    let digest = &ctx.reports.digest;
+    let digest = &*ctx.reports.sums(ctx.state.osdmap());
     let states =
-        by_count(ctx).into_iter().map(|(s, n)| object! { "state_name" => s.to_string(), "count" => n });
+        by_count(digest).into_iter().map(|(s, n)| object! { "state_name" => s.to_string(), "count" => n });
     let sum = &digest.pg_sum.stats.sum;
     let statfs = &digest.osd_sum.statfs;
     let mut json = object! {
@@ -482,7 +482,7 @@ fn pg_summary_json(ctx: &Ctx<'_>) -> Json {
 }
 
 fn pg_summary_plain(ctx: &Ctx<'_>) -> String {
-    let digest = &ctx.reports.digest;
+    let digest = &*ctx.reports.sums(ctx.state.osdmap());
     let sum = &digest.pg_sum.stats.sum;
     let statfs = &digest.osd_sum.statfs;
     let bytes = |n: i64| Bytes(n.max(0) as u64);
@@ -506,7 +506,7 @@ fn pg_summary_plain(ctx: &Ctx<'_>) -> String {
         lines.push(format!("{:.3}% pgs not active", share(inactive)));
     }
     lines.extend(ObjectShare::all(sum).map(|share| share.to_string()));
-    let states = by_count(ctx);
+    let states = by_count(digest);
     let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(1);
     lines.extend(states.iter().map(|(state, n)| format!("{n:<width$} {state}")));
     let _ = write!(out, "    pgs:     {}", lines.join("\n             "));

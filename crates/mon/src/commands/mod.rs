@@ -20,7 +20,7 @@ mod token;
 pub use cluster::status_json;
 pub(crate) use join::hands_out_keys;
 pub use keyring::Keyring;
-pub(crate) use osd::{pool, pool_create};
+pub(crate) use osd::{pool, pool_create, pool_snap};
 
 use crate::options::MonOptions;
 use crate::proposal::Change;

@@ -24,6 +24,7 @@ mod quorum;
 mod quota;
 mod restart;
 mod session;
+mod snapshots;
 mod states;
 mod stop;
 mod subscribe;

@@ -6,6 +6,10 @@ use super::{Monitor, Turn};
 use crate::caps::Allow;
 use crate::commands::pool;
 use crate::commands::pool_create::{self, NewPool};
+use crate::commands::pool_snap::{self, SnapChange};
+use crate::proposal::Change;
+use bytes::Bytes;
+use codec::{Encode, Features};
 use command::Answer;
 use command::errno::{EAGAIN, ENOENT, EOPNOTSUPP, EPERM};
 use machine::ConnId;
@@ -14,6 +18,7 @@ use std::collections::BTreeMap;
 use wire::messages::{
     MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply, Message, PaxosHeader,
 };
+use wire::types::UTime;
 
 impl Monitor {
     pub(super) fn on_pool_op(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MPoolOp) {
@@ -21,20 +26,25 @@ impl Monitor {
             m.op.to_le_bytes().as_slice(),
             &m.pool.to_le_bytes(),
             m.name.as_bytes(),
+            &m.snap.0.to_le_bytes(),
             &m.crush_rule.to_le_bytes(),
         ]
         .concat();
         let once = self.once(conn, Counter::PoolOps, tid, &[&asked]);
         let result = match once.and_then(|once| self.given(once)) {
-            Some(_) => Ok(()),
+            Some(given) => Ok(given.body),
             None => self.pool_op(turn, conn, &m, once),
+        };
+        let (result, response) = match result {
+            Ok(response) => (0, response),
+            Err(errno) => (-errno, Bytes::new()),
         };
         let reply = MPoolOpReply {
             paxos: PaxosHeader { version: self.states.head().version },
             fsid: m.fsid,
-            result: result.err().map_or(0, |errno| -errno),
+            result,
             epoch: self.states.head().osdmap().epoch,
-            response: Default::default(),
+            response,
         };
         let index = self.states.head().version;
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, reply) });
@@ -46,7 +56,7 @@ impl Monitor {
         conn: ConnId,
         m: &MPoolOp,
         once: Option<Once>,
-    ) -> Result<(), i32> {
+    ) -> Result<Bytes, i32> {
         let session = self.sessions.get(&conn).ok_or(EPERM)?;
         if m.fsid != self.states.head().monmap.fsid || !session.may("osd", Allow::W) {
             return Err(EPERM);
@@ -55,6 +65,7 @@ impl Monitor {
             return Err(EAGAIN);
         }
         let now = self.wall(turn.now);
+        let mut response = Bytes::new();
         let changes = match m.op {
             MPoolOp::CREATE => {
                 let new = NewPool {
@@ -71,16 +82,34 @@ impl Monitor {
                 }
                 pool::remove(self.states.head(), id, now, &self.options)
             }
-            // Snapshots come with the OSD's support for them.
+            MPoolOp::CREATE_SNAP => self.snap_changes(m, SnapChange::Create(&m.name), now),
+            MPoolOp::DELETE_SNAP => self.snap_changes(m, SnapChange::Remove(&m.name), now),
+            MPoolOp::CREATE_UNMANAGED_SNAP => {
+                let id = i64::from(m.pool);
+                let made = pool_snap::changes(self.states.head(), id, SnapChange::CreateUnmanaged, now);
+                made.map(|(changes, given)| {
+                    response = given.map(|snap| Bytes::from(snap.to_vec(Features::NONE))).unwrap_or_default();
+                    changes
+                })
+            }
+            MPoolOp::DELETE_UNMANAGED_SNAP => self.snap_changes(m, SnapChange::RemoveUnmanaged(m.snap), now),
             _ => return Err(EOPNOTSUPP),
         };
         let mut changes = changes.map_err(|answer| -answer.result)?;
         if changes.is_empty() && m.op == MPoolOp::CREATE {
             return Err(command::errno::EEXIST);
         }
-        changes.extend(once.map(|once| once.keep(&Answer::default())));
+        // Nothing to do is done.
+        if changes.is_empty() && m.op > MPoolOp::DELETE {
+            return Ok(response);
+        }
+        changes.extend(once.map(|once| once.keep(&Answer { body: response.clone(), ..Answer::default() })));
         self.propose(turn.now, changes);
-        Ok(())
+        Ok(response)
+    }
+
+    fn snap_changes(&self, m: &MPoolOp, wanted: SnapChange<'_>, now: UTime) -> Result<Vec<Change>, Answer> {
+        pool_snap::changes(self.states.head(), i64::from(m.pool), wanted, now).map(|(changes, _)| changes)
     }
 
     pub(super) fn on_statfs(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MStatfs) {

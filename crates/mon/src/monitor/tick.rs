@@ -27,6 +27,7 @@ impl Monitor {
         self.tick_osds(turn);
         self.tick_mgr(turn);
         self.tick_quotas(turn);
+        self.tick_snapshots(turn);
         self.tick_fullness(turn);
         self.tick_tokens(turn);
         self.tick_health(turn);

@@ -82,8 +82,9 @@ impl OsdHistory {
                 self.creating.extend(pgs.map(|pg| (pg, (step.epoch, step.modified))));
             }
         }
-        self.creating.retain(|pg, _| !step.old_pools.contains(&pg.pool));
         self.map = next;
+        let map = &self.map;
+        self.creating.retain(|pg, _| map.pools.get(&pg.pool).is_some_and(|pool| pg.seed < pool.pg_num));
         self.steps.insert(step.epoch, step.clone());
         if self.bases.is_empty() || step.epoch.is_multiple_of(BASE_EVERY) {
             self.bases.insert(step.epoch, self.map.clone());

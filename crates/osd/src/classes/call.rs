@@ -4,9 +4,10 @@ use super::Method;
 use crate::errno::Errno;
 use crate::ops::{ATTR_PREFIX, stored_attr};
 use bytes::Bytes;
-use codec::{Decode, Features, Reader, Rope, Writer};
+use codec::{Decode, DecodeError, Encode, Features, Reader, Rope};
+use std::collections::BTreeMap;
 use store::{Answer, Query};
-use wire::types::{EntityAddr, EntityName, OpCode, OsdOp, UTime};
+use wire::types::{EntityAddr, EntityInst, EntityName, OpCode, OpFlags, OsdOp, UTime, WatchInfo};
 
 /// Everything that a call depends on. The same context gives the same step, always.
 #[derive(Clone, Debug)]
@@ -27,6 +28,14 @@ pub struct CallContext<'a> {
     pub mtime: UTime,
     /// The object existed before the list: without it there is nothing to read.
     pub stored: bool,
+    /// The object's watches, by cookie and watcher.
+    pub watchers: &'a BTreeMap<(u64, EntityName), WatchInfo>,
+    /// Sequence of the newest snapshot context that the object was written under.
+    pub snapset_seq: u64,
+    /// User version of the PG's newest change.
+    pub pg_user_version: u64,
+    /// Position of the call in its list.
+    pub position: u32,
     /// Queries of earlier runs of this call with their answers, in any order.
     pub known: &'a [(Query, Answer)],
 }
@@ -76,6 +85,8 @@ pub struct MethodCall<'a> {
     pub context: &'a CallContext<'a>,
     method: &'static Method,
     needs: Vec<Query>,
+    /// Where the answer to the next query is expected: a method asks in the same order each time it runs.
+    next_known: usize,
     operations: Vec<OsdOp>,
     output: Rope,
 }
@@ -83,8 +94,14 @@ pub struct MethodCall<'a> {
 impl<'a> MethodCall<'a> {
     /// Run `method` once.
     pub fn run(method: &'static Method, context: &'a CallContext<'a>) -> MethodStatus {
-        let mut call =
-            MethodCall { context, method, needs: Vec::new(), operations: Vec::new(), output: Rope::new() };
+        let mut call = MethodCall {
+            context,
+            method,
+            needs: Vec::new(),
+            next_known: 0,
+            operations: Vec::new(),
+            output: Rope::new(),
+        };
         match (method.run)(&mut call) {
             Ok(result) if result >= 0 => {
                 MethodStatus::Done(MethodOutcome { result, operations: call.operations, output: call.output })
@@ -103,6 +120,14 @@ impl<'a> MethodCall<'a> {
     /// The argument as `T`; bytes after it are ignored, as Ceph's methods do. `EINVAL` when it does not decode.
     pub fn argument<T: Decode>(&self) -> Result<T, MethodStop> {
         Reader::new(self.context.argument).get().map_err(|_| MethodStop::Failed(Errno::INVAL))
+    }
+
+    /// An argument whose last fields may be missing. `EINVAL` when it does not decode.
+    pub fn parse<T>(
+        &self,
+        decode: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
+    ) -> Result<T, MethodStop> {
+        decode(&mut Reader::new(self.context.argument)).map_err(|_| MethodStop::Failed(Errno::INVAL))
     }
 
     /// One of the client's attributes. `ENOENT` without an object, `ENODATA` without the attribute.
@@ -147,20 +172,19 @@ impl<'a> MethodCall<'a> {
         }
     }
 
-    /// The omap value of one key.
-    pub fn omap_value(&mut self, key: &Bytes) -> Result<Option<Bytes>, MethodStop> {
-        if !self.may_read()? {
-            return Ok(None);
-        }
-        match self.ask(Query::OmapGet { keys: vec![key.clone()] })? {
-            Answer::OmapGet(entries) => Ok(entries.into_iter().next().map(|e| e.1)),
-            _ => Err(Errno::IO.into()),
-        }
-    }
-
     /// True if the object exists. Not a read: any method may ask.
     pub fn exists(&self) -> bool {
         self.context.exists
+    }
+
+    /// `ENOENT` without an object.
+    pub fn must_exist(&self) -> Result<(), MethodStop> {
+        if self.exists() { Ok(()) } else { Err(Errno::NOENT.into()) }
+    }
+
+    /// The client that calls, with its address.
+    pub fn origin(&self) -> EntityInst {
+        EntityInst { name: self.context.client, addr: self.context.client_addr }
     }
 
     pub fn set_attr(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), MethodStop> {
@@ -175,12 +199,18 @@ impl<'a> MethodCall<'a> {
         self.perform(OsdOp::bare(OpCode::DELETE))
     }
 
-    pub fn set_omap_value(&mut self, key: &Bytes, value: &[u8]) -> Result<(), MethodStop> {
-        let mut w = Writer::new(Features::NONE);
-        w.count(1);
-        w.blob(key);
-        w.blob(value);
-        self.perform(OsdOp { input: w.into_bytes(), ..OsdOp::bare(OpCode::OMAPSETVALS) })
+    /// Brings the object into being. `EEXIST` if it is there and `exclusive` is set.
+    pub fn create(&mut self, exclusive: bool) -> Result<(), MethodStop> {
+        let flags = if exclusive { OpFlags::EXCL } else { OpFlags::default() };
+        self.perform(OsdOp { flags, ..OsdOp::bare(OpCode::CREATE) })
+    }
+
+    pub fn write(&mut self, offset: u64, data: Bytes) -> Result<(), MethodStop> {
+        self.perform(OsdOp::extent(OpCode::WRITE, offset, data.len() as u64, data))
+    }
+
+    pub fn truncate(&mut self, size: u64) -> Result<(), MethodStop> {
+        self.perform(OsdOp::extent(OpCode::TRUNCATE, size, 0, Bytes::new()))
     }
 
     /// Any operation that changes the object.
@@ -196,18 +226,47 @@ impl<'a> MethodCall<'a> {
         self.output.push(bytes.into());
     }
 
+    /// Success with one value, encoded for the client.
+    pub fn finish_with<T: Encode>(&mut self, value: &T) -> Result<i32, MethodStop> {
+        self.reply(value.to_vec(self.context.features));
+        Ok(0)
+    }
+
     /// True if the object has stored state to read. Refused to a method that is not declared as reading.
-    fn may_read(&self) -> Result<bool, MethodStop> {
+    pub(super) fn may_read(&self) -> Result<bool, MethodStop> {
         if self.method.reads { Ok(self.context.stored) } else { Err(MethodStop::Forbidden) }
     }
 
-    fn ask(&mut self, query: Query) -> Result<Answer, MethodStop> {
-        match self.context.known.iter().find(|(asked, _)| *asked == query) {
-            Some((_, answer)) => Ok(answer.clone()),
+    pub(super) fn ask(&mut self, query: Query) -> Result<Answer, MethodStop> {
+        match self.known(&query) {
+            Some(answer) => Ok(answer),
             None => {
                 self.needs.push(query);
                 Err(MethodStop::NeedsReads)
             }
         }
+    }
+
+    /// Several independent queries in one wait.
+    pub(super) fn ask_all(&mut self, queries: Vec<Query>) -> Result<Vec<Answer>, MethodStop> {
+        let mut answers = Vec::with_capacity(queries.len());
+        for query in queries {
+            match self.known(&query) {
+                Some(answer) => answers.push(answer),
+                None if self.needs.contains(&query) => {}
+                None => self.needs.push(query),
+            }
+        }
+        if self.needs.is_empty() { Ok(answers) } else { Err(MethodStop::NeedsReads) }
+    }
+
+    fn known(&mut self, query: &Query) -> Option<Answer> {
+        let known = self.context.known;
+        let at = match known.get(self.next_known) {
+            Some((asked, _)) if asked == query => self.next_known,
+            _ => known.iter().position(|(asked, _)| asked == query)?,
+        };
+        self.next_known = at + 1;
+        Some(known[at].1.clone())
     }
 }

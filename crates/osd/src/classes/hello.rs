@@ -119,6 +119,8 @@ mod tests {
         assert_eq!((failed.result, &failed.output.to_bytes()[..]), (-22, &b"too much input data!"[..]));
         assert!(failed.operations.is_empty() && o.attr("foo").is_none());
         let done = o.call_raw("hello", "write_return_data", b"");
+        let silent = o.call_raw("hello", "writes_dont_return_data", b"");
+        assert_eq!(silent.result, done.result);
         assert_eq!((done.result, &done.output.to_bytes()[..]), (42, &b"you might see this"[..]));
         assert_eq!(o.attr("foo").unwrap(), "bar");
         assert_eq!(o.call_raw("hello", "write_too_much_return_data", b"").output.len(), 520);

@@ -1,10 +1,11 @@
 //! Bytes of an attacker as the argument of an object class method, and as what the object holds: called by the fuzz target
 //! and by the replay of its corpus.
 
-use super::registry::METHODS;
+use super::registry;
 use super::{CallContext, MethodCall, MethodStatus};
 use bytes::Bytes;
 use codec::Features;
+use std::collections::BTreeMap;
 use store::{Answer, Query};
 use wire::frames::crc32c;
 use wire::types::{EntityAddr, EntityKind, EntityName, UTime};
@@ -23,7 +24,7 @@ pub fn method_tag(class: &str, name: &str) -> u16 {
 
 /// Tags of all methods with their names.
 pub fn methods() -> impl Iterator<Item = (String, u16)> {
-    METHODS.iter().map(|m| (format!("{}.{}", m.class, m.name), method_tag(m.class, m.name)))
+    registry::methods().map(|m| (format!("{}.{}", m.class, m.name), method_tag(m.class, m.name)))
 }
 
 /// Two bytes choose a method, one holds flags, one the length of the argument; the rest is every value that the object
@@ -34,11 +35,13 @@ pub fn methods() -> impl Iterator<Item = (String, u16)> {
 pub fn call(data: &[u8]) {
     let Some((&[low, high, flags, argument_len], rest)) = data.split_first_chunk::<4>() else { return };
     let tag = u16::from_le_bytes([low, high]);
-    let chosen = METHODS.iter().find(|m| method_tag(m.class, m.name) == tag);
-    let method = chosen.unwrap_or(&METHODS[usize::from(tag) % METHODS.len()]);
+    let chosen = registry::methods().find(|m| method_tag(m.class, m.name) == tag);
+    let any = || registry::methods().nth(usize::from(tag) % registry::methods().count());
+    let method = chosen.or_else(any).expect("there are methods");
     let (argument, held) = rest.split_at(rest.len().min(argument_len.into()));
     let (argument, held) = (Bytes::copy_from_slice(argument), Bytes::copy_from_slice(held));
     let exists = flags & EXISTS != 0;
+    let watchers = BTreeMap::new();
     let mut known = Vec::new();
     for _ in 0..RUNS_MAX {
         let context = CallContext {
@@ -52,6 +55,10 @@ pub fn call(data: &[u8]) {
             size: if exists { held.len() as u64 } else { 0 },
             mtime: UTime::ZERO,
             stored: exists,
+            watchers: &watchers,
+            snapset_seq: 0,
+            pg_user_version: 5,
+            position: 0,
             known: &known,
         };
         match MethodCall::run(method, &context) {
@@ -84,7 +91,20 @@ fn answer(query: &Query, flags: u8, held: &Bytes) -> Answer {
         Query::Attrs => Answer::Attrs(vec![("_lock.a".into(), held.clone())]),
         Query::OmapGet { .. } if flags & OMAP_IS_EMPTY != 0 => Answer::OmapGet(Vec::new()),
         Query::OmapGet { keys } => Answer::OmapGet(keys.iter().map(|k| (k.clone(), held.clone())).collect()),
+        Query::OmapList { .. } if flags & OMAP_IS_EMPTY != 0 => {
+            Answer::OmapList { entries: Vec::new(), more: false }
+        }
+        Query::OmapList { after, prefix, max, .. } => omap_page(after.as_ref(), prefix, *max, held),
         Query::OmapHeader => Answer::OmapHeader(held.clone()),
         other => panic!("no class asks {other:?}"),
     }
+}
+
+/// Three keys with the prefix, each with the same value; the last one is damaged text.
+fn omap_page(after: Option<&Bytes>, prefix: &Bytes, max: usize, held: &Bytes) -> Answer {
+    let keys =
+        [&b"0000000000000001_a"[..], b"a_b", b"\xff"].map(|end| Bytes::from([&prefix[..], end].concat()));
+    let mut rest = keys.into_iter().filter(|key| after.is_none_or(|after| key > after));
+    let entries: Vec<_> = rest.by_ref().take(max).map(|key| (key, held.clone())).collect();
+    Answer::OmapList { more: rest.next().is_some(), entries }
 }

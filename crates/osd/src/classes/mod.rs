@@ -10,22 +10,35 @@
 //! As for all operations of a list, reads see the object as it was before the list; only existence, size and mtime
 //! follow the list.
 //!
-//! A new method is a function in its class's file, a row in [`registry`], and where its argument is a new type, that
+//! A new method is a function in its class's file or folder, a row in [`registry`], and where its argument is a new type, that
 //! type in `wire/src/types/cls/`.
 //!
 //! Rejected: methods as `async` functions (their state would be hidden from [`machine::Machine::check`] and could
 //! not be compared), and methods that change the object themselves (a failed call would have to be undone).
 
 mod call;
+mod cephfs;
+mod cmpomap;
 mod hello;
 pub mod hostile;
+mod journal;
 mod lock;
+mod log;
 mod numops;
+mod omap;
+mod otp;
+mod queue;
 mod rbd;
 mod refcount;
 mod registry;
+mod rgw_gc;
+mod sem_set;
 #[cfg(test)]
 mod testing;
+mod time_key;
+mod timeindex;
+mod two_phase_queue;
+mod user;
 mod version;
 
 pub use call::{CallContext, MethodCall, MethodOutcome, MethodStatus, MethodStop};

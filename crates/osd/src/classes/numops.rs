@@ -105,6 +105,8 @@ mod tests {
         change("mul", "2").unwrap();
         assert_eq!(change("mul", "two"), Err(Errno::INVAL));
         assert_eq!(o.omap("k").unwrap(), "19");
+        o.call("numops", "mul", &("k".to_string(), "0.5".to_string())).unwrap();
+        assert_eq!(o.omap("k").unwrap(), "9.5");
         o.put_omap("k", b"junk");
         assert_eq!(o.call("numops", "add", &("k".to_string(), "1".to_string())), Err(BADMSG));
         assert_eq!(o.call_raw("numops", "add", b"xx").result, Errno::INVAL.result());

@@ -1,6 +1,9 @@
 //! Every method of every class: one table.
 
-use super::{MethodCall, MethodStop, hello, lock, numops, rbd, refcount, version};
+use super::{
+    MethodCall, MethodStop, cephfs, cmpomap, hello, journal, lock, log, numops, otp, queue, rbd, refcount,
+    rgw_gc, sem_set, timeindex, two_phase_queue, user, version,
+};
 use crate::errno::Errno;
 
 /// One method. Without `reads` it may not read the object, without `writes` not change it: trying is `EIO`.
@@ -59,21 +62,27 @@ pub fn find(class: &[u8], method: &[u8]) -> Result<&'static Method, Errno> {
     if !DEFAULT_CLASSES.iter().any(|c| c.as_bytes() == class) {
         return Err(Errno::PERM);
     }
-    METHODS
-        .iter()
-        .find(|m| m.class.as_bytes() == class && m.name.as_bytes() == method)
-        .ok_or(Errno::OPNOTSUPP)
+    let of_class = CLASSES.iter().find(|methods| methods[0].class.as_bytes() == class).unwrap_or(&NONE);
+    of_class.iter().find(|m| m.name.as_bytes() == method).ok_or(Errno::OPNOTSUPP)
+}
+
+const NONE: &[Method] = &[];
+
+/// All methods of all classes.
+pub(super) fn methods() -> impl Iterator<Item = &'static Method> {
+    CLASSES.iter().copied().flatten()
 }
 
 macro_rules! methods {
-    ($($class:ident { $($name:ident: $access:ident => $run:path,)* })*) => {
-        pub(super) const METHODS: &[Method] = &[$($(Method {
-            class: stringify!($class),
-            name: stringify!($name),
+    ($($class:literal { $($name:literal: $access:ident => $run:path,)* })*) => {
+        /// The methods of each class.
+        const CLASSES: &[&[Method]] = &[$(&[$(Method {
+            class: $class,
+            name: $name,
             reads: methods!(@reads $access),
             writes: methods!(@writes $access),
             run: $run,
-        },)*)*];
+        },)*],)*];
     };
     (@reads RD) => { true };
     (@reads WR) => { false };
@@ -84,46 +93,272 @@ macro_rules! methods {
 }
 
 methods! {
-    hello {
-        say_hello: RD => hello::say_hello,
-        record_hello: WR => hello::record_hello,
-        write_return_data: WR => hello::write_return_data,
-        writes_dont_return_data: WR => hello::write_return_data,
-        write_too_much_return_data: WR => hello::write_too_much_return_data,
-        replay: RD => hello::replay,
-        turn_it_to_11: RW => hello::turn_it_to_11,
-        bad_reader: WR => hello::bad_reader,
-        bad_writer: RD => hello::bad_writer,
+    "2pc_queue" {
+        "2pc_queue_init": RW => two_phase_queue::two_phase_queue_init,
+        "2pc_queue_get_capacity": RD => two_phase_queue::two_phase_queue_get_capacity,
+        "2pc_queue_get_topic_stats": RD => two_phase_queue::two_phase_queue_get_topic_stats,
+        "2pc_queue_reserve": RW => two_phase_queue::two_phase_queue_reserve,
+        "2pc_queue_commit": RW => two_phase_queue::two_phase_queue_commit,
+        "2pc_queue_abort": RW => two_phase_queue::two_phase_queue_abort,
+        "2pc_queue_list_reservations": RD => two_phase_queue::two_phase_queue_list_reservations,
+        "2pc_queue_list_entries": RD => two_phase_queue::two_phase_queue_list_entries,
+        "2pc_queue_remove_entries": RW => two_phase_queue::two_phase_queue_remove_entries,
+        "2pc_queue_expire_reservations": RW => two_phase_queue::two_phase_queue_expire_reservations,
     }
-    lock {
-        lock: RW => lock::lock,
-        unlock: RW => lock::unlock,
-        break_lock: RW => lock::break_lock,
-        get_info: RD => lock::get_info,
-        list_locks: RD => lock::list_locks,
-        assert_locked: RD => lock::assert_locked,
-        set_cookie: RW => lock::set_cookie,
+    "cephfs" {
+        "accumulate_inode_metadata": RW => cephfs::accumulate_inode_metadata,
     }
-    numops {
-        add: RW => numops::add,
-        mul: RW => numops::mul,
+    "cmpomap" {
+        "cmp_vals": RD => cmpomap::cmp_vals,
+        "cmp_set_vals": RW => cmpomap::cmp_set_vals,
+        "cmp_rm_keys": RW => cmpomap::cmp_rm_keys,
     }
-    rbd {
-        get_all_features: RD => rbd::get_all_features,
-        get_id: RD => rbd::get_id,
+    "hello" {
+        "say_hello": RD => hello::say_hello,
+        "record_hello": WR => hello::record_hello,
+        "write_return_data": WR => hello::write_return_data,
+        "writes_dont_return_data": WR => hello::write_return_data,
+        "write_too_much_return_data": WR => hello::write_too_much_return_data,
+        "replay": RD => hello::replay,
+        "turn_it_to_11": RW => hello::turn_it_to_11,
+        "bad_reader": WR => hello::bad_reader,
+        "bad_writer": RD => hello::bad_writer,
     }
-    refcount {
-        get: RW => refcount::get,
-        put: RW => refcount::put,
-        set: RW => refcount::set,
-        read: RD => refcount::read,
+    "journal" {
+        "create": RW => journal::create,
+        "get_order": RD => journal::get_order,
+        "get_splay_width": RD => journal::get_splay_width,
+        "get_pool_id": RD => journal::get_pool_id,
+        "get_minimum_set": RD => journal::get_minimum_set,
+        "set_minimum_set": RW => journal::set_minimum_set,
+        "get_active_set": RD => journal::get_active_set,
+        "set_active_set": RW => journal::set_active_set,
+        "get_client": RD => journal::get_client,
+        "client_register": RW => journal::client_register,
+        "client_update_data": RW => journal::client_update_data,
+        "client_update_state": RW => journal::client_update_state,
+        "client_unregister": RW => journal::client_unregister,
+        "client_commit": RW => journal::client_commit,
+        "client_list": RD => journal::client_list,
+        "get_next_tag_tid": RD => journal::get_next_tag_tid,
+        "get_tag": RD => journal::get_tag,
+        "tag_create": RW => journal::tag_create,
+        "tag_list": RD => journal::tag_list,
+        "guard_append": RW => journal::guard_append,
+        "append": RW => journal::append,
     }
-    version {
-        set: RW => version::set,
-        inc: RW => version::inc,
-        inc_conds: RW => version::inc,
-        read: RD => version::read,
-        check_conds: RD => version::check,
+    "lock" {
+        "lock": RW => lock::lock,
+        "unlock": RW => lock::unlock,
+        "break_lock": RW => lock::break_lock,
+        "get_info": RD => lock::get_info,
+        "list_locks": RD => lock::list_locks,
+        "assert_locked": RD => lock::assert_locked,
+        "set_cookie": RW => lock::set_cookie,
+    }
+    "log" {
+        "add": RW => log::add,
+        "list": RD => log::list,
+        "trim": RW => log::trim,
+        "info": RD => log::info,
+    }
+    "numops" {
+        "add": RW => numops::add,
+        "mul": RW => numops::mul,
+    }
+    "otp" {
+        "otp_set": RW => otp::otp_set,
+        "otp_get": RD => otp::otp_get,
+        "otp_check": RW => otp::otp_check,
+        "otp_get_result": RD => otp::otp_get_result,
+        "otp_remove": RW => otp::otp_remove,
+        "get_current_time": RD => otp::get_current_time,
+    }
+    "queue" {
+        "queue_init": RW => queue::queue_init,
+        "queue_get_capacity": RD => queue::queue_get_capacity,
+        "queue_enqueue": RW => queue::queue_enqueue,
+        "queue_list_entries": RD => queue::queue_list_entries,
+        "queue_remove_entries": RW => queue::queue_remove_entries,
+    }
+    "rbd" {
+        "create": RW => rbd::header::create,
+        "get_features": RD => rbd::header::get_features,
+        "set_features": RW => rbd::header::set_features,
+        "get_size": RD => rbd::header::get_size,
+        "set_size": RW => rbd::header::set_size,
+        "get_snapcontext": RD => rbd::snapshot::get_snapcontext,
+        "get_object_prefix": RD => rbd::header::get_object_prefix,
+        "get_data_pool": RD => rbd::header::get_data_pool,
+        "get_snapshot_name": RD => rbd::snapshot::get_snapshot_name,
+        "get_snapshot_timestamp": RD => rbd::snapshot::get_snapshot_timestamp,
+        "snapshot_get": RD => rbd::snapshot::snapshot_get,
+        "snapshot_add": RW => rbd::snapshot::snapshot_add,
+        "snapshot_remove": RW => rbd::snapshot::snapshot_remove,
+        "snapshot_rename": RW => rbd::snapshot::snapshot_rename,
+        "snapshot_trash_add": RW => rbd::snapshot::snapshot_trash_add,
+        "get_all_features": RD => rbd::header::get_all_features,
+        "get_parent": RD => rbd::parent::get_parent,
+        "set_parent": RW => rbd::parent::set_parent,
+        "remove_parent": RW => rbd::parent::remove_parent,
+        "parent_get": RD => rbd::parent::parent_get,
+        "parent_overlap_get": RD => rbd::parent::parent_overlap_get,
+        "parent_attach": RW => rbd::parent::parent_attach,
+        "parent_detach": RW => rbd::parent::parent_detach,
+        "set_protection_status": RW => rbd::snapshot::set_protection_status,
+        "get_protection_status": RD => rbd::snapshot::get_protection_status,
+        "get_stripe_unit_count": RD => rbd::header::get_stripe_unit_count,
+        "set_stripe_unit_count": RW => rbd::header::set_stripe_unit_count,
+        "get_create_timestamp": RD => rbd::header::get_create_timestamp,
+        "get_access_timestamp": RD => rbd::header::get_access_timestamp,
+        "get_modify_timestamp": RD => rbd::header::get_modify_timestamp,
+        "get_flags": RD => rbd::header::get_flags,
+        "set_flags": RW => rbd::header::set_flags,
+        "op_features_get": RD => rbd::header::op_features_get,
+        "op_features_set": RW => rbd::header::op_features_set,
+        "metadata_list": RD => rbd::metadata::metadata_list,
+        "metadata_set": RW => rbd::metadata::metadata_set,
+        "metadata_remove": RW => rbd::metadata::metadata_remove,
+        "metadata_get": RD => rbd::metadata::metadata_get,
+        "snapshot_get_limit": RD => rbd::snapshot::snapshot_get_limit,
+        "snapshot_set_limit": RW => rbd::snapshot::snapshot_set_limit,
+        "child_attach": RW => rbd::children::child_attach,
+        "child_detach": RW => rbd::children::child_detach,
+        "children_list": RD => rbd::children::children_list,
+        "migration_set": RW => rbd::migration::migration_set,
+        "migration_set_state": RW => rbd::migration::migration_set_state,
+        "migration_get": RD => rbd::migration::migration_get,
+        "migration_remove": RW => rbd::migration::migration_remove,
+        "set_modify_timestamp": RW => rbd::header::set_modify_timestamp,
+        "set_access_timestamp": RW => rbd::header::set_access_timestamp,
+        "add_child": RW => rbd::children::add_child,
+        "remove_child": RW => rbd::children::remove_child,
+        "get_children": RD => rbd::children::get_children,
+        "get_id": RD => rbd::directory::get_id,
+        "set_id": RW => rbd::directory::set_id,
+        "dir_get_id": RD => rbd::directory::dir_get_id,
+        "dir_get_name": RD => rbd::directory::dir_get_name,
+        "dir_list": RD => rbd::directory::dir_list,
+        "dir_add_image": RW => rbd::directory::dir_add_image,
+        "dir_remove_image": RW => rbd::directory::dir_remove_image,
+        "dir_rename_image": RW => rbd::directory::dir_rename_image,
+        "dir_state_assert": RD => rbd::directory::dir_state_assert,
+        "dir_state_set": RW => rbd::directory::dir_state_set,
+        "object_map_load": RD => rbd::object_map::object_map_load,
+        "object_map_save": RW => rbd::object_map::object_map_save,
+        "object_map_resize": RW => rbd::object_map::object_map_resize,
+        "object_map_update": RW => rbd::object_map::object_map_update,
+        "object_map_snap_add": RW => rbd::object_map::object_map_snap_add,
+        "object_map_snap_remove": RW => rbd::object_map::object_map_snap_remove,
+        "snap_list": RD => rbd::old_format::snap_list,
+        "snap_add": RW => rbd::old_format::snap_add,
+        "snap_remove": RW => rbd::old_format::snap_remove,
+        "snap_rename": RW => rbd::old_format::snap_rename,
+        "mirror_uuid_get": RD => rbd::mirror::mirror_uuid_get,
+        "mirror_uuid_set": RW => rbd::mirror::mirror_uuid_set,
+        "mirror_mode_get": RD => rbd::mirror::mirror_mode_get,
+        "mirror_mode_set": RW => rbd::mirror::mirror_mode_set,
+        "mirror_remote_namespace_get": RD => rbd::mirror::mirror_remote_namespace_get,
+        "mirror_remote_namespace_set": RW => rbd::mirror::mirror_remote_namespace_set,
+        "mirror_peer_ping": RW => rbd::mirror::peers::mirror_peer_ping,
+        "mirror_peer_list": RD => rbd::mirror::peers::mirror_peer_list,
+        "mirror_peer_add": RW => rbd::mirror::peers::mirror_peer_add,
+        "mirror_peer_remove": RW => rbd::mirror::peers::mirror_peer_remove,
+        "mirror_peer_set_client": RW => rbd::mirror::peers::mirror_peer_set_client,
+        "mirror_peer_set_cluster": RW => rbd::mirror::peers::mirror_peer_set_cluster,
+        "mirror_peer_set_direction": RW => rbd::mirror::peers::mirror_peer_set_direction,
+        "mirror_image_list": RD => rbd::mirror::images::mirror_image_list,
+        "mirror_image_get_image_id": RD => rbd::mirror::images::mirror_image_get_image_id,
+        "mirror_image_get": RD => rbd::mirror::images::mirror_image_get,
+        "mirror_image_set": RW => rbd::mirror::images::mirror_image_set,
+        "mirror_image_remove": RW => rbd::mirror::images::mirror_image_remove,
+        "mirror_image_status_set": RW => rbd::mirror::status::mirror_image_status_set,
+        "mirror_image_status_remove": RW => rbd::mirror::status::mirror_image_status_remove,
+        "mirror_image_status_get": RD => rbd::mirror::status::mirror_image_status_get,
+        "mirror_image_status_list": RD => rbd::mirror::status::mirror_image_status_list,
+        "mirror_image_status_get_summary": RD => rbd::mirror::status::mirror_image_status_get_summary,
+        "mirror_image_status_remove_down": RW => rbd::mirror::status::mirror_image_status_remove_down,
+        "mirror_image_instance_get": RD => rbd::mirror::status::mirror_image_instance_get,
+        "mirror_image_instance_list": RD => rbd::mirror::status::mirror_image_instance_list,
+        "mirror_instances_list": RD => rbd::mirror::instances::mirror_instances_list,
+        "mirror_instances_add": RW => rbd::mirror::instances::mirror_instances_add,
+        "mirror_instances_remove": RW => rbd::mirror::instances::mirror_instances_remove,
+        "mirror_image_map_list": RD => rbd::mirror::image_map::mirror_image_map_list,
+        "mirror_image_map_update": WR => rbd::mirror::image_map::mirror_image_map_update,
+        "mirror_image_map_remove": WR => rbd::mirror::image_map::mirror_image_map_remove,
+        "mirror_image_snapshot_unlink_peer": RW => rbd::mirror::snapshots::mirror_image_snapshot_unlink_peer,
+        "mirror_image_snapshot_set_copy_progress": RW => rbd::mirror::snapshots::mirror_image_snapshot_set_copy_progress,
+        "group_dir_list": RD => rbd::group::group_dir_list,
+        "group_dir_add": RW => rbd::group::group_dir_add,
+        "group_dir_remove": RW => rbd::group::group_dir_remove,
+        "group_dir_rename": RW => rbd::group::group_dir_rename,
+        "group_image_remove": RW => rbd::group::group_image_remove,
+        "group_image_list": RD => rbd::group::group_image_list,
+        "group_image_set": RW => rbd::group::group_image_set,
+        "image_group_add": RW => rbd::group::image_group_add,
+        "image_group_remove": RW => rbd::group::image_group_remove,
+        "image_group_get": RD => rbd::group::image_group_get,
+        "group_snap_set": RW => rbd::group_snapshot::group_snap_set,
+        "group_snap_remove": RW => rbd::group_snapshot::group_snap_remove,
+        "group_snap_get_by_id": RD => rbd::group_snapshot::group_snap_get_by_id,
+        "group_snap_list": RD => rbd::group_snapshot::group_snap_list,
+        "group_snap_list_order": RD => rbd::group_snapshot::group_snap_list_order,
+        "trash_add": RW => rbd::trash::trash_add,
+        "trash_remove": RW => rbd::trash::trash_remove,
+        "trash_list": RD => rbd::trash::trash_list,
+        "trash_get": RD => rbd::trash::trash_get,
+        "trash_state_set": RW => rbd::trash::trash_state_set,
+        "namespace_add": RW => rbd::namespaces::namespace_add,
+        "namespace_remove": RW => rbd::namespaces::namespace_remove,
+        "namespace_list": RD => rbd::namespaces::namespace_list,
+        "copyup": RW => rbd::data::copyup,
+        "sparse_copyup": RW => rbd::data::sparse_copyup,
+        "assert_snapc_seq": RW => rbd::data::assert_snapc_seq,
+        "sparsify": RW => rbd::data::sparsify,
+    }
+    "refcount" {
+        "get": RW => refcount::get,
+        "put": RW => refcount::put,
+        "set": RW => refcount::set,
+        "read": RD => refcount::read,
+    }
+    "rgw_gc" {
+        "rgw_gc_queue_init": RW => rgw_gc::rgw_gc_queue_init,
+        "rgw_gc_queue_enqueue": RW => rgw_gc::rgw_gc_queue_enqueue,
+        "rgw_gc_queue_list_entries": RD => rgw_gc::rgw_gc_queue_list_entries,
+        "rgw_gc_queue_remove_entries": RW => rgw_gc::rgw_gc_queue_remove_entries,
+        "rgw_gc_queue_update_entry": RW => rgw_gc::rgw_gc_queue_update_entry,
+    }
+    "sem_set" {
+        "increment": RW => sem_set::increment,
+        "decrement": RW => sem_set::decrement,
+        "reset": RW => sem_set::reset,
+        "list": RD => sem_set::list,
+    }
+    "timeindex" {
+        "add": RW => timeindex::add,
+        "list": RD => timeindex::list,
+        "trim": RW => timeindex::trim,
+    }
+    "user" {
+        "set_buckets_info": RW => user::set_buckets_info,
+        "complete_stats_sync": RW => user::complete_stats_sync,
+        "remove_bucket": RW => user::remove_bucket,
+        "list_buckets": RD => user::list_buckets,
+        "get_header": RD => user::get_header,
+        "reset_user_stats": RW => user::reset_user_stats,
+        "reset_user_stats2": RW => user::reset_user_stats2,
+        "account_resource_add": RW => user::account_resource_add,
+        "account_resource_get": RD => user::account_resource_get,
+        "account_resource_rm": RW => user::account_resource_rm,
+        "account_resource_list": RD => user::account_resource_list,
+    }
+    "version" {
+        "set": RW => version::set,
+        "inc": RW => version::inc,
+        "inc_conds": RW => version::inc,
+        "read": RD => version::read,
+        "check_conds": RD => version::check,
     }
 }
 
@@ -137,7 +372,7 @@ mod tests {
         assert_eq!((m.class, m.name, m.reads, m.writes), ("lock", "get_info", true, false));
         assert!(m.allowed_by_default());
         assert_eq!(find(b"lock", b"get").unwrap_err(), Errno::OPNOTSUPP);
-        assert_eq!(find(b"rgw", b"get").unwrap_err(), Errno::OPNOTSUPP);
+        assert_eq!(find(b"rgw", b"nothing").unwrap_err(), Errno::OPNOTSUPP);
         assert_eq!(find(b"nothing", b"get").unwrap_err(), Errno::PERM);
         assert_eq!(find(b"\xff", b"get").unwrap_err(), Errno::PERM);
     }

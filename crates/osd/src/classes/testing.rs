@@ -7,11 +7,12 @@ use bytes::Bytes;
 use codec::{Decode, Encode, Features, Reader};
 use std::collections::BTreeMap;
 use store::{Answer, Query};
-use wire::types::{EntityAddr, EntityKind, EntityName, OpCode, OsdOp, UTime};
+use wire::types::{EntityAddr, EntityKind, EntityName, OpCode, OpFlags, OsdOp, UTime, WatchInfo};
 
 pub(super) struct Object {
     pub client: i64,
     pub now: UTime,
+    watchers: BTreeMap<(u64, EntityName), WatchInfo>,
     state: Option<State>,
 }
 
@@ -21,6 +22,11 @@ struct State {
     /// Under stored names.
     attrs: BTreeMap<Bytes, Bytes>,
     omap: BTreeMap<Bytes, Bytes>,
+    header: Bytes,
+}
+
+fn client_addr() -> EntityAddr {
+    EntityAddr::msgr2(([127, 0, 0, 1], 0).into(), 1)
 }
 
 pub(super) fn decode<T: Decode>(bytes: &Bytes) -> T {
@@ -29,7 +35,7 @@ pub(super) fn decode<T: Decode>(bytes: &Bytes) -> T {
 
 impl Object {
     pub(super) fn missing() -> Object {
-        Object { client: 1, now: UTime { sec: 1000, nsec: 0 }, state: None }
+        Object { client: 1, now: UTime { sec: 1000, nsec: 0 }, watchers: BTreeMap::new(), state: None }
     }
 
     pub(super) fn existing() -> Object {
@@ -38,6 +44,20 @@ impl Object {
 
     pub(super) fn exists(&self) -> bool {
         self.state.is_some()
+    }
+
+    pub(super) fn data(&self) -> Bytes {
+        self.state.as_ref().map_or_else(Bytes::new, |s| s.data.clone())
+    }
+
+    /// The client watches from its own address.
+    pub(super) fn watch(&mut self, client: i64) {
+        let info = WatchInfo { cookie: 1, timeout_s: 30, addr: client_addr() };
+        self.watchers.insert((1, EntityName::new(EntityKind::CLIENT, client)), info);
+    }
+
+    pub(super) fn unwatch(&mut self, client: i64) {
+        self.watchers.remove(&(1, EntityName::new(EntityKind::CLIENT, client)));
     }
 
     pub(super) fn attr(&self, name: &str) -> Option<Bytes> {
@@ -86,7 +106,7 @@ impl Object {
             let context = CallContext {
                 argument: &argument,
                 client: EntityName::new(EntityKind::CLIENT, self.client),
-                client_addr: EntityAddr::msgr2(([127, 0, 0, 1], 0).into(), 1),
+                client_addr: client_addr(),
                 features: Features::ALL,
                 now: self.now,
                 seed: 7,
@@ -94,6 +114,10 @@ impl Object {
                 size: self.state.as_ref().map_or(0, |s| s.data.len() as u64),
                 mtime: UTime::ZERO,
                 stored: self.exists(),
+                watchers: &self.watchers,
+                snapset_seq: 0,
+                pg_user_version: 5,
+                position: 0,
                 known: &known,
             };
             match MethodCall::run(method, &context) {
@@ -118,12 +142,47 @@ impl Object {
             self.state.take().expect("what is removed exists");
             return;
         }
+        let existed = self.state.is_some();
         let state = self.state.get_or_insert_default();
         match op.code {
             OpCode::SETXATTR => {
                 let name_len = op.params.xattr().name_len as usize;
                 state.attrs.insert(stored_attr(&op.input[..name_len]), op.input.slice(name_len..));
             }
+            OpCode::CREATE => assert!(!existed || !op.flags.contains(OpFlags::EXCL), "EEXIST"),
+            OpCode::WRITE => {
+                let mut data = state.data[..].to_vec();
+                let extent = op.params.extent();
+                let (start, end) = (extent.offset as usize, (extent.offset + extent.len) as usize);
+                data.resize(data.len().max(end), 0);
+                data[start..end].copy_from_slice(&op.input);
+                state.data = data.into();
+            }
+            OpCode::TRUNCATE => {
+                let mut data = state.data[..].to_vec();
+                data.resize(op.params.extent().offset as usize, 0);
+                state.data = data.into();
+            }
+            OpCode::ZERO => {
+                let mut data = state.data[..].to_vec();
+                let extent = op.params.extent();
+                let end = ((extent.offset + extent.len) as usize).min(data.len());
+                data[(extent.offset as usize).min(end)..end].fill(0);
+                state.data = data.into();
+            }
+            OpCode::OMAPRMKEYS => {
+                let keys: Vec<Bytes> = Reader::new(&op.input).get().expect("keys decode");
+                state.omap.retain(|key, _| !keys.contains(key));
+            }
+            OpCode::OMAPRMKEYRANGE => {
+                let (from, to): (Bytes, Bytes) = Reader::new(&op.input).get().expect("a range decodes");
+                state.omap.retain(|key, _| *key < from || *key >= to);
+            }
+            OpCode::OMAPCLEAR => {
+                state.omap.clear();
+                state.header = Bytes::new();
+            }
+            OpCode::OMAPSETHEADER => state.header = op.input.clone(),
             OpCode::WRITEFULL => state.data = op.input.clone(),
             OpCode::OMAPSETVALS => state
                 .omap
@@ -146,6 +205,18 @@ impl State {
             Query::OmapGet { keys } => Answer::OmapGet(
                 keys.iter().filter_map(|k| Some((k.clone(), self.omap.get(k)?.clone()))).collect(),
             ),
+            Query::OmapHeader => Answer::OmapHeader(self.header.clone()),
+            Query::OmapList { after, from, prefix, max, values } => {
+                let after = after.as_ref();
+                let is_listed = |key: &Bytes| {
+                    key >= from && key.starts_with(prefix) && after.is_none_or(|after| key > after)
+                };
+                let mut rest = self.omap.iter().filter(|(key, _)| is_listed(key));
+                let entry =
+                    |(k, v): (&Bytes, &Bytes)| (k.clone(), if *values { v.clone() } else { Bytes::new() });
+                let entries = rest.by_ref().take(*max).map(entry).collect();
+                Answer::OmapList { entries, more: rest.next().is_some() }
+            }
             other => panic!("no class asks {other:?}"),
         }
     }

@@ -326,7 +326,7 @@ mod tests {
         let pg = |seed| PgId { pool: 3, seed };
         let map = Some(Arc::new(OsdMap { epoch: 7, ..OsdMap::default() }));
         let mut history = History { map, ..History::default() };
-        let births = Births { unsettled: BTreeMap::from([(pg(9), 6)]) };
+        let births = Births { unsettled: BTreeMap::from([(pg(9), 6)]), merges: Vec::new() };
         let set = vec![(pg(1), record(5)), (pg(256), record(6))];
         let kept = history.keep(&message(7..=7), &births, RecordChanges { set, gone: vec![pg(4)] });
         let set = vec![(pg(256), record(7))];

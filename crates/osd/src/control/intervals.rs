@@ -13,6 +13,7 @@ use crate::shard::Interval;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use placement::Placement;
+use placement::pg::merge_part;
 use std::sync::Arc;
 use wire::types::{Epoch, OsdMap, PastInterval, PastIntervals, PgId, PgPool};
 
@@ -138,6 +139,16 @@ impl PgIntervals {
         let may_have_written = has_enough(&self.present);
         past.intervals.push(PastInterval { may_have_written, ..past_interval(&self.present, epoch) });
         past
+    }
+
+    /// After a merge with the map in which the present interval began. Both PGs were clean in the map before, on the same OSDs:
+    /// the target's own intervals since then name every holder of the source's writes, too. So the past stays as it is.
+    pub fn keep_past_of_merge(&mut self) {
+        if planted::has(PlantedBug::MergeLosesInterval) {
+            let past = Arc::make_mut(&mut self.past);
+            past.intervals.clear();
+        }
+        self.is_birth = false;
     }
 
     /// Forgets intervals that ended before `epoch`. False if there was nothing to forget.
@@ -283,20 +294,27 @@ pub fn interval(since: Epoch, placement: &Placement, pool: &PgPool) -> Interval 
     }
 }
 
-/// True if a map with this placement and pool begins a new interval of a PG. `is_split`: see [`is_split`].
-pub fn is_new_interval(present: &Interval, placement: &Placement, pool: &PgPool, is_split: bool) -> bool {
+/// True if a map with this placement and pool begins a new interval of a PG. `is_cut`: the PG splits or merges, or its part in a
+/// pending merge changes.
+pub fn is_new_interval(present: &Interval, placement: &Placement, pool: &PgPool, is_cut: bool) -> bool {
     present.primary != placement.acting_primary
         || present.acting != placement.acting
         || present.up_primary != placement.up_primary
         || present.up != placement.up
         || present.min_size != u32::from(pool.min_size)
         || present.size != u32::from(pool.size)
-        || is_split
+        || is_cut
 }
 
 /// True if a PG gives objects to children when the pool's number of PGs goes from `old` to `new`.
 pub fn is_split(seed: u32, old: u32, new: u32) -> bool {
     seed < old && old < new && split_bits(seed, old) < split_bits(seed, new)
+}
+
+/// True if a PG takes objects of others over when the pool goes from `old` to `new`, or if its part in a pending merge changes.
+pub fn is_merge(seed: u32, old: &PgPool, new: &PgPool) -> bool {
+    let part = |pool: &PgPool| merge_part(pool.pg_num, pool.pg_num_pending, seed);
+    is_split(seed, new.pg_num, old.pg_num) || part(old) != part(new)
 }
 
 /// The PG that has the objects of `seed` in a pool that may be smaller.

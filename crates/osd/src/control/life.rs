@@ -4,6 +4,7 @@ use super::history::History;
 use super::pg_stats::present_status;
 use super::{Control, Effect, Fx, Level};
 use crate::shard;
+use command::builds::MERGES_PGS;
 use machine::{CoreId, Tag, Time};
 use mon_client::{RequestId, TimedOut};
 use std::collections::{BTreeSet, VecDeque};
@@ -311,6 +312,8 @@ impl Control {
         }
         self.life.is_held_back = false;
         self.life.booted_at = Some(now);
+        let mut metadata = self.config.metadata.clone();
+        metadata.insert(MERGES_PGS.into(), "1".into());
         let lineage = &self.history.lineage;
         let epoch = self.epoch();
         let boot = MOSDBoot {
@@ -329,7 +332,7 @@ impl Control {
             cluster_addrs: self.config.addrs.cluster.clone(),
             boot_epoch: self.life.first_up,
             heartbeat_front_addrs: self.config.addrs.heartbeat_front.clone(),
-            metadata: self.config.metadata.clone(),
+            metadata,
             features: features::SUPPORTED.0,
         };
         self.send_mon(now, boot, fx);

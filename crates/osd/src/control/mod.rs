@@ -4,7 +4,7 @@
 //! that a map gives for each), `intervals` (of one PG), `copy_starts` (copies that an operator removed or imported),
 //! `life` (boot, beacons, full states, stopping), `wishes` (`up_thru` and `pg_temp`), `neighbours` (heartbeats), `pulse`
 //! and `stalls` (signs of life and of hanging parts), `reports` (figures for the manager), `moves` (PGs that go from core
-//! to core), `full_pools`, `commands` (`ceph tell osd.N`).
+//! to core), `merging` (PGs that become one), `full_pools`, `commands` (`ceph tell osd.N`).
 
 pub(crate) mod births;
 mod commands;
@@ -16,8 +16,10 @@ mod holdings;
 pub(crate) mod intervals;
 mod io;
 mod life;
+mod merging;
 mod moves;
 mod neighbours;
+mod pacing;
 pub(crate) mod pg_info;
 mod pg_query;
 mod pg_stats;
@@ -31,6 +33,7 @@ mod stalls;
 pub(crate) mod testing;
 mod wishes;
 
+pub use births::MergeVersions;
 pub use commands::all_commands;
 pub use copy_starts::{CopyStart, CopyStarts};
 pub use history::Lineage;
@@ -39,7 +42,7 @@ pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 use crate::fast_map::FastMap;
 use crate::node::Failsafe;
 use crate::options::{ControlOptions, LimitOptions, TrackingOptions};
-use crate::shard::{self, ClusterView, PgReport, PoolView, ToControl};
+use crate::shard::{self, ClusterView, PgReport, PoolSnapshots, PoolView, ToControl};
 use crate::signals::TrackingLimits;
 use command::Format;
 use command::options::Layers;
@@ -53,7 +56,7 @@ use mon_client::MonSession;
 use mon_client::osd_maps::{self, Damaged, Progress, Verify};
 use neighbours::Neighbours;
 use reports::Reports;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Compressed, Transaction, Usage};
@@ -83,6 +86,7 @@ pub struct Control {
     life: Life,
     neighbours: Neighbours,
     reports: Reports,
+    merges: merging::Merges,
     moves: moves::Moves,
     /// Everybody who has connected to us.
     peers: FastMap<ConnId, Arc<Peer>>,
@@ -101,6 +105,7 @@ pub struct Control {
     /// Lines for the cluster log, until the OSD is up.
     unreadable_pgs: Vec<String>,
     signals: signals::Signals,
+    pace: crate::pace::Law,
     /// Commands `restart` that wait for [`Input::RestartChecked`].
     restarts: Vec<signals::Asker>,
     failsafe: Failsafe,
@@ -135,6 +140,7 @@ impl Control {
             life: Life::new(has_meta, config.cores),
             neighbours: Neighbours::default(),
             reports: Reports::default(),
+            merges: merging::Merges::default(),
             moves: moves::Moves::default(),
             peers: FastMap::default(),
             gate: Gate::new(EntityKind::OSD),
@@ -148,6 +154,7 @@ impl Control {
             stages: pg_query::Stages::default(),
             unreadable_pgs: Vec::new(),
             signals: signals::Signals::default(),
+            pace: crate::pace::Law::default(),
             restarts: Vec::new(),
             failsafe,
             full_pools: full_pools::FullPools::default(),
@@ -314,6 +321,7 @@ impl Control {
             Body::MCommand(command) => self.on_command(conn, tid, &command, fx),
             Body::MMgrConfigure(configure) => self.on_mgr_configure(now, conn, &configure, fx),
             Body::MOSDForceRecovery(order) => self.on_force_recovery(conn, &order, fx),
+            Body::MOSDScrub2(order) => self.on_scrub_order(conn, &order, fx),
             Body::MOSDMap(maps) => self.on_peer_maps(now, conn, &maps, fx),
             // `MPing` wants no answer; acknowledgements of reports neither.
             _ => {}
@@ -371,6 +379,7 @@ impl Control {
         self.submit(transaction, fx);
         self.publish(&map, fx);
         self.on_new_map(now, &map, fx);
+        self.look_at_merges(now, fx);
         if let Some(epoch) = ask_from {
             self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", epoch as u64, wanted));
         }
@@ -420,6 +429,7 @@ impl Control {
             let view = PoolView {
                 name: map.pool_names.get(id).cloned().unwrap_or_default(),
                 pg_num: pool.pg_num,
+                pg_num_pending: pool.pg_num_pending,
                 recovery_priority: match pool.options.0.get(&PoolOption::RECOVERY_PRIORITY) {
                     Some(PoolOptionValue::Integer(priority)) => *priority,
                     _ => 0,
@@ -429,6 +439,7 @@ impl Control {
                 full_quota: pool.flags.has(PoolFlags::FULL_QUOTA),
                 eio: pool.flags.has(PoolFlags::EIO),
                 last_force_op_resend: pool.last_force_op_resend,
+                snapshots: PoolSnapshots::of(pool, map.removed_snaps_queue.get(id)),
                 applications: pool.applications.clone(),
             };
             (*id, view)
@@ -446,8 +457,15 @@ impl Control {
             routes: self.holdings.routes(),
             blocklist: map.blocklist.keys().map(any).collect(),
             blocklist_ranges: map.range_blocklist.keys().filter_map(range).collect(),
+            merge_obstacles: self.merge_obstacles(map),
             failsafe: self.failsafe,
         }
+    }
+
+    /// PGs of pending merges of which an earlier move or merge has left something here.
+    fn merge_obstacles(&self, map: &OsdMap) -> BTreeSet<PgId> {
+        let sources = self.holdings.pending_sources(map).into_iter();
+        sources.filter(|source| self.holdings.has_left(*source)).collect()
     }
 
     fn on_shard(&mut self, now: Time, core: CoreId, said: ToControl, fx: &mut Fx) {
@@ -477,7 +495,7 @@ impl Control {
             }
             ToControl::NeedUpThru { since } => self.want_up_thru(now, since, fx),
             ToControl::WantActing { pg, acting } => self.want_acting(now, pg.pg, acting, fx),
-            ToControl::LeasesUsed { osds } => self.keep_leases(now, &osds),
+            ToControl::LeasesUsed { osds, is_for_copies } => self.keep_leases(now, &osds, is_for_copies),
             ToControl::LeasesEnded => self.on_leases_ended(now, core, fx),
             // Lost in a crash, it is said again: the next map or tick stores it.
             ToControl::IntervalsDone { pg, epoch } => self.holdings.intervals_done(pg.pg, epoch),
@@ -496,10 +514,14 @@ impl Control {
             ToControl::Removed { pg } => {
                 self.pg_reports.remove(&pg.pg);
                 self.stages.forget(pg.pg);
-                let is_wanted = self.holdings.removed(pg.pg);
+                let is_wanted = self.holdings.removed(pg.pg, core);
                 if let Some(map) = self.history.map.clone().filter(|_| is_wanted) {
                     self.publish(&map, fx);
                 }
+            }
+            ToControl::Merged { pg, epoch } => self.holdings.merged(pg.pg, epoch),
+            ToControl::MergeState { source, epoch, state } => {
+                self.on_merge_state(now, source, epoch, state, fx);
             }
             ToControl::Report { pgs, figures } => {
                 self.on_shard_figures(core, *figures);
@@ -510,6 +532,7 @@ impl Control {
                 }
                 self.on_shard_report(now, core, fx);
             }
+            ToControl::Pace(report) => self.on_pace_report(now, core, *report, fx),
             ToControl::Answered { id, answer } => self.on_shard_answered(now, core, id, answer, fx),
             ToControl::Damaged { pg, object } => {
                 let text = format!(
@@ -518,6 +541,17 @@ impl Control {
                 );
                 self.log(Level::Error, text.clone(), fx);
                 self.tell_cluster(now, LogPriority::ERROR, text, fx);
+                // Health follows at once.
+                self.reports.make_due();
+            }
+            ToControl::Scrub { pg, is_error, text } => {
+                let text = format!("{} {text}", pg.pg);
+                let (level, priority) = match is_error {
+                    true => (Level::Error, LogPriority::ERROR),
+                    false => (Level::Debug, LogPriority::DEBUG),
+                };
+                self.log(level, text.clone(), fx);
+                self.tell_cluster(now, priority, text, fx);
                 // Health follows at once.
                 self.reports.make_due();
             }
@@ -568,7 +602,9 @@ impl Control {
             self.save_records(fx);
         }
         self.report(now, fx);
+        self.bring_together(now);
         self.balance(now);
+        self.look_at_merges(now, fx);
     }
 
     /// A report that somebody waits for does not wait for the next tick.

@@ -264,7 +264,9 @@ impl Control {
         let held = held.filter(|(pg, entry)| entry.holding == Holding::Held && may_move(pg));
         let entries = &self.holdings.entries;
         self.moves.left_alone.retain(|pg, _| entries.contains_key(pg));
-        let is_free = |pg: &PgId| self.moves.left_alone.get(pg).is_none_or(|(until, _)| now >= *until);
+        let is_free = |pg: &PgId| {
+            self.moves.left_alone.get(pg).is_none_or(|(until, _)| now >= *until) && !self.is_merging(*pg)
+        };
         let Some((pg, to)) = unevenness(held, self.config.cores, is_free) else { return };
         if self.has_room_for(&pg, to) {
             self.want_move(pg, to);
@@ -288,6 +290,25 @@ impl Control {
         }
     }
 
+    /// A PG goes to the core of the one that it will be merged with, ahead of those that go to even out.
+    pub(super) fn want_merging_move(&mut self, now: Time, pg: PgId, to: CoreId) {
+        if self.moves.not_before.is_some_and(|at| now < at) {
+            return;
+        }
+        let is_at_rest = self.pg_reports.get(&pg).is_some_and(|report| report.status.is_at_rest);
+        if is_at_rest && self.no_move_because().is_none() && self.has_room_for(&pg, to) {
+            self.want_move(pg, to);
+        }
+    }
+
+    /// The PG is part of a merge that is pending, or about to be.
+    fn is_merging(&self, pg: PgId) -> bool {
+        let Some(pool) = self.history.map.as_ref().and_then(|map| map.pools.get(&pg.pool)) else {
+            return false;
+        };
+        pool.pg_num_target < pool.pg_num || pool.pg_num_pending < pool.pg_num
+    }
+
     /// `pg move`.
     pub(super) fn move_command(&mut self, args: &Args) -> Answer {
         let Some(pg) = args.text("pgid").and_then(|text| text.parse::<PgId>().ok()) else {
@@ -303,6 +324,9 @@ impl Control {
         };
         if from == to {
             return Answer::invalid(format!("{pg} is on core {} already", to.0));
+        }
+        if self.is_merging(pg) {
+            return Answer::error(errno::EBUSY, format!("the PGs of pool {} are being merged", pg.pool));
         }
         if let Some(why) = self.no_move_because() {
             return Answer::error(errno::EBUSY, why);

@@ -29,6 +29,8 @@ pub(super) struct Neighbours {
     by_conn: FastMap<ConnId, i32>,
     /// OSDs whose leases requests use, by number, whatever process it is: until these times leases are renewed before they end.
     leases_kept: BTreeMap<i32, Time>,
+    /// The same for reads of copies. Their pings say so.
+    copy_leases_kept: BTreeMap<i32, Time>,
     /// The next look at all peers. `None`: at once.
     look_at: Option<Time>,
     /// A map has changed the neighbours: they are looked at before `look_at`.
@@ -85,6 +87,9 @@ const REPORT_AGAIN: Duration = Duration::from_secs(5);
 const LEASE_PING: Duration = Duration::from_millis(200);
 /// Pings of partners whose leases no request uses: as long as nothing waits for them, their deaths may be found a second later.
 const PARTNER_PING: Duration = Duration::from_secs(1);
+/// Mark of a ping that asks for a lease for reads of copies, and of the answer that grants it: shoal's OSDs do not compare their clocks,
+/// and use the field for nothing else.
+const FOR_COPIES: Option<i64> = Some(0);
 /// Pause between two looks at partners at rest.
 const PARTNER_LOOK: Duration = Duration::from_millis(500);
 /// A look that is later by more than this shows that we were paused.
@@ -170,14 +175,16 @@ impl Control {
         let interval = if is_up { self.options.heartbeat_interval } else { LOOK };
         let grace = self.options.heartbeat_grace.max(GRACE_MIN);
         self.neighbours.leases_kept.retain(|_, until| now < *until);
+        self.neighbours.copy_leases_kept.retain(|_, until| now < *until);
         let is_kept = |osd: &i32| self.neighbours.leases_kept.contains_key(osd);
         let pauses = self.neighbours.peers.iter().map(|(osd, peer)| peer.rhythm(is_kept(osd)).1);
         self.neighbours.look_at = Some(now + pauses.min().unwrap_or(LOOK));
         let ping = self.ping(now, PingOp::PING);
+        let copy_ping = MOSDPing { delta_upper_bound_ns: FOR_COPIES, ..ping.clone() };
         // Without tickets nobody can be called, and nobody is to blame.
         let can_call = self.mon.credentials(now, EntityKind::OSD).is_some();
         let mut calls = Vec::new();
-        let Neighbours { peers, leases_kept, .. } = &mut self.neighbours;
+        let Neighbours { peers, leases_kept, copy_leases_kept, .. } = &mut self.neighbours;
         for (&osd, peer) in peers {
             let interval =
                 peer.rhythm(leases_kept.contains_key(&osd)).0.map_or(interval, |own| own.min(interval));
@@ -191,7 +198,8 @@ impl Control {
                 Some(conn) if due => {
                     peer.pinged_at = Some(now);
                     peer.owes_since.get_or_insert(now);
-                    let message = Message::new(ping.clone());
+                    let asks = if copy_leases_kept.contains_key(&osd) { &copy_ping } else { &ping };
+                    let message = Message::new(asks.clone());
                     fx.push(super::Effect::Net(NetEffect::Send { conn, message }));
                 }
                 _ => {}
@@ -237,8 +245,18 @@ impl Control {
     }
 
     /// A core needs the leases of these OSDs. Those that ended are renewed at once.
-    pub(super) fn keep_leases(&mut self, now: Time, osds: &[i32]) {
-        self.neighbours.leases_kept.extend(osds.iter().map(|osd| (*osd, now + LEASE_KEPT)));
+    pub(super) fn keep_leases(&mut self, now: Time, osds: &[i32], is_for_copies: bool) {
+        let kept = || osds.iter().map(|osd| (*osd, now + LEASE_KEPT));
+        self.neighbours.leases_kept.extend(kept());
+        if is_for_copies {
+            // Leases of the other kind may be fresh.
+            for osd in osds.iter().filter(|osd| !self.neighbours.copy_leases_kept.contains_key(osd)) {
+                if let Some(peer) = self.neighbours.peers.get_mut(osd) {
+                    peer.pinged_at = None;
+                }
+            }
+            self.neighbours.copy_leases_kept.extend(kept());
+        }
         self.neighbours.looks_now = true;
     }
 
@@ -293,11 +311,21 @@ impl Control {
                     Standing::Unknown => (PingOp::PING_REPLY, 0),
                     Standing::Dead => (PingOp::YOU_DIED, 0),
                 };
+                let mut delta_upper_bound_ns = None;
                 if let (Standing::Up, Some(osd)) = (standing, osd) {
-                    self.neighbours.news.granted.push((osd, now + READ_LEASE + READ_LEASE_MARGIN));
+                    let grant = (osd, now + READ_LEASE + READ_LEASE_MARGIN);
+                    self.neighbours.news.granted.push(grant);
+                    if ping.delta_upper_bound_ns == FOR_COPIES {
+                        self.neighbours.news.granted_for_copies.push(grant);
+                        delta_upper_bound_ns = FOR_COPIES;
+                    }
                 }
-                let reply =
-                    MOSDPing { ping_stamp: ping.ping_stamp, mono_ping_stamp_ns, ..self.ping(now, op) };
+                let reply = MOSDPing {
+                    ping_stamp: ping.ping_stamp,
+                    mono_ping_stamp_ns,
+                    delta_upper_bound_ns,
+                    ..self.ping(now, op)
+                };
                 self.send(conn, Message::new(reply), fx);
             }
             PingOp::PING_REPLY => {
@@ -309,7 +337,11 @@ impl Control {
                 if sent_at != Time::ZERO && sent_at <= now {
                     peer.round_trips.add(now, now.since(sent_at), minute);
                     let counts_from = if planted::has(PlantedBug::LeaseFromReceipt) { now } else { sent_at };
-                    self.neighbours.news.held.push((osd, counts_from + READ_LEASE));
+                    let lease = (osd, counts_from + READ_LEASE);
+                    self.neighbours.news.held.push(lease);
+                    if ping.delta_upper_bound_ns == FOR_COPIES {
+                        self.neighbours.news.held_for_copies.push(lease);
+                    }
                 }
                 if peer.reported_at.take().is_some() {
                     self.take_back(now, conn, fx);
@@ -472,6 +504,39 @@ mod tests {
         assert_eq!(answer(up(), 5), (PingOp::PING_REPLY, 55, Some(at_ms(1840))));
         assert_eq!(answer(up(), 3), (PingOp::YOU_DIED, 0, None), "an earlier process");
         assert_eq!(answer(up(), 9), (PingOp::PING_REPLY, 0, None), "our map is older than the process");
+    }
+
+    #[test]
+    fn lease_for_copies_is_granted_where_the_ping_asks_for_it() {
+        let mut asked = control(row(OsdState::UP, 5, 4));
+        for (delta_upper_bound_ns, granted) in [(None, 0), (FOR_COPIES, 1)] {
+            let ping = MOSDPing { op: PingOp::PING, up_from: 5, delta_upper_bound_ns, ..MOSDPing::default() };
+            let mut fx = Effects::new();
+            asked.on_ping(at_ms(1000), CONN, &ping, &mut fx);
+            let is_marked = |effect: &Effect| {
+                matches!(effect, Effect::Net(NetEffect::Send { message, .. })
+                    if matches!(&message.body, Body::MOSDPing(reply) if reply.delta_upper_bound_ns == FOR_COPIES))
+            };
+            assert_eq!(fx.take().iter().filter(|effect| is_marked(effect)).count(), granted);
+            assert_eq!(asked.neighbours.news.granted_for_copies.len(), granted);
+        }
+        assert_eq!(asked.neighbours.news.granted.len(), 2);
+
+        // The holder counts the marked answer alone.
+        asked.neighbours.by_conn.insert(CONN, 3);
+        asked.neighbours.peers.insert(3, neighbour());
+        for delta_upper_bound_ns in [None, FOR_COPIES] {
+            let mono_ping_stamp_ns = at_ms(100).0 as i64;
+            let reply = MOSDPing {
+                op: PingOp::PING_REPLY,
+                mono_ping_stamp_ns,
+                delta_upper_bound_ns,
+                ..MOSDPing::default()
+            };
+            asked.on_ping(at_ms(500), CONN, &reply, &mut Effects::new());
+        }
+        let news = &asked.neighbours.news;
+        assert_eq!((news.held.len(), &news.held_for_copies[..]), (2, &[(3, at_ms(900))][..]));
     }
 
     #[test]

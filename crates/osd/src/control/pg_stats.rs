@@ -7,7 +7,8 @@
 use super::holdings::Entry;
 use crate::shard::{PgReport, PgStatus};
 use wire::types::{
-    Epoch, HObject, ObjectStatCollection, ObjectStatSum, OsdId, PgShard, PgStat, PgState, ShardId, UTime,
+    Epoch, Eversion, HObject, ObjectStatCollection, ObjectStatSum, OsdId, PgShard, PgStat, PgState, ShardId,
+    SnapId, UTime,
 };
 
 /// States in which a PG has peered.
@@ -57,6 +58,9 @@ impl Forced {
         self.0
     }
 }
+
+/// `pg_scrub_sched_status_t::active`.
+const SCRUB_ACTIVE: u16 = 2;
 
 /// The times of a PG's states, as this primary saw them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,10 +181,24 @@ pub(super) fn pg_stat(
     out.log_size = report.log_len as i64;
     out.ondisk_log_size = report.log_len as i64;
     out.log_dups_size = report.duplicates_len as i64;
-    // Stock counts their keys and bytes in a deep scrub.
-    out.omap_stats_invalid = report.stats.omap_objects > 0;
+    let scrub = &report.scrub;
+    (out.last_scrub, out.last_scrub_stamp) = (scrub.last_scrub, scrub.last_scrub_at);
+    (out.last_deep_scrub, out.last_deep_scrub_stamp) = (scrub.last_deep_scrub, scrub.last_deep_scrub_at);
+    out.last_clean_scrub_stamp = scrub.last_clean_at;
+    out.last_scrub_duration = scrub.duration_ms.div_ceil(1000) as i32;
+    out.scrub_duration_sec = scrub.duration_ms as f64 / 1000.0;
+    out.objects_scrubbed = scrub.objects as i64;
+    if stamps.state.has(PgState::SCRUBBING) {
+        out.scrub.status = SCRUB_ACTIVE;
+        out.scrub.is_active = true;
+        out.scrub.is_deep = stamps.state.has(PgState::DEEP_SCRUB);
+    }
+    // A deep scrub counts keys and bytes.
+    out.omap_stats_invalid = report.stats.omap_objects > 0 && scrub.last_deep_scrub == Eversion::ZERO;
     out.stats = ObjectStatCollection { sum: object_sum(report, status) };
     if let Some(status) = status {
+        out.snaptrimq_len = status.untrimmed_snaps;
+        out.purged_snaps = status.purged_snaps.iter().map(|(start, len)| (SnapId(start), len)).collect();
         out.blocked_by = status.blocked_by.clone();
         let shard = |osd: &i32| PgShard { osd: OsdId(*osd), shard: ShardId::NONE };
         out.avail_no_missing = status.complete.iter().map(shard).collect();
@@ -194,6 +212,7 @@ fn object_sum(report: &PgReport, status: Option<&PgStatus>) -> ObjectStatSum {
     let copies = (interval.size as usize).max(interval.up.len()).max(interval.acting.len());
     let none = PgStatus::default();
     let status = status.unwrap_or(&none);
+    let scrub = &report.scrub;
     ObjectStatSum {
         num_bytes: s.bytes.max(0),
         num_objects: objects,
@@ -211,8 +230,12 @@ fn object_sum(report: &PgReport, status: Option<&PgStatus>) -> ObjectStatSum {
         num_rd_kb: s.read_kib,
         num_wr: s.writes,
         num_wr_kb: s.write_kib,
-        num_scrub_errors: report.damaged as i64,
-        num_deep_scrub_errors: report.damaged as i64,
+        num_scrub_errors: report.damaged as i64 + (scrub.shallow_errors + scrub.deep_errors) as i64,
+        num_shallow_scrub_errors: scrub.shallow_errors as i64,
+        num_deep_scrub_errors: report.damaged as i64 + scrub.deep_errors as i64,
+        num_objects_repaired: scrub.repaired as i64,
+        num_omap_bytes: scrub.omap_bytes as i64,
+        num_omap_keys: scrub.omap_keys as i64,
         ..ObjectStatSum::default()
     }
 }
@@ -226,7 +249,7 @@ pub(super) mod tests {
     use crate::shard::Interval;
     use machine::CoreId;
     use std::sync::Arc;
-    use wire::types::{Eversion, PgId, RecoveredCounts};
+    use wire::types::{PgId, RecoveredCounts};
 
     fn at(sec: u32) -> UTime {
         UTime { sec, nsec: 0 }
@@ -258,6 +281,7 @@ pub(super) mod tests {
             log_len: 12,
             duplicates_len: 0,
             damaged: 0,
+            scrub: Default::default(),
             stats: PgStats { objects: 10, bytes: 1000, ..PgStats::default() },
             recovered: RecoveredCounts { objects: 6, bytes: 600, keys: 2 },
         }

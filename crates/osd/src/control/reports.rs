@@ -13,7 +13,9 @@ use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::{Compressed, Usage};
-use wire::messages::{MLog, MMgrConfigure, MMgrOpen, MOSDForceRecovery, MPGStats, Message, PaxosHeader};
+use wire::messages::{
+    MLog, MMgrConfigure, MMgrOpen, MOSDForceRecovery, MOSDScrub2, MPGStats, Message, PaxosHeader,
+};
 use wire::types::{
     AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, OsdStat, PgId, PgStat,
     PgState, StoreStatfs, UTime,
@@ -357,6 +359,25 @@ impl Control {
         let reported = Reported { seq: self.reports.seq, epoch: self.history.epoch(), at: wall };
         let status = pg_stats::present_status(report, since);
         Some(pg_stats::pg_stat(entry, report, status, &stamps, reported))
+    }
+
+    /// An operator wants PGs scrubbed or repaired.
+    pub(super) fn on_scrub_order(&mut self, conn: ConnId, order: &MOSDScrub2, fx: &mut Fx) {
+        if self.reports.conn != Some(conn) || order.fsid != self.mon.fsid() {
+            return;
+        }
+        let wish = shard::ScrubWish {
+            is_deep: order.is_deep || order.is_repair,
+            is_repair: order.is_repair,
+            is_asked: true,
+        };
+        for id in &order.pgs {
+            let entry = self.holdings.entries.get(&id.pg);
+            let Some(entry) = entry.filter(|entry| entry.primary_since.is_some()) else { continue };
+            let input = shard::Input::Scrub { pg: id.pg, wish };
+            fx.push(super::Effect::Shard { core: entry.core, input });
+        }
+        self.reports.make_due();
     }
 
     /// An operator gives PGs the highest priority, or takes it back. It shows in the state until the work is done.

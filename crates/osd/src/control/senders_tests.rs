@@ -9,7 +9,8 @@ use codec::{Encode, Features};
 use machine::identity::Proof;
 use machine::net::Held;
 use wire::messages::{
-    ALL, MCommand, MMgrConfigure, MOSDForceRecovery, MOSDPeer, MOSDPing, MPing, PingOp, senders_of,
+    ALL, MCommand, MMgrConfigure, MOSDForceRecovery, MOSDPeer, MOSDPing, MOSDScrub2, MPing, PingOp,
+    senders_of,
 };
 use wire::types::{AuthName, EntityName, OsdId, OsdMapIncremental, PeerBody, Uuid};
 
@@ -80,6 +81,15 @@ const ROWS: &[Row] = &[
             let pgs = vec![PgId { pool: 1, seed: 0 }.into()];
             let options = MOSDForceRecovery::RECOVERY;
             MOSDForceRecovery { fsid: Uuid::default(), pgs, options }.into()
+        },
+        outcomes: [Logged, Logged, Logged, Dropped, Logged, Logged, Logged],
+    },
+    // As the message before.
+    Row {
+        message: "MOSDScrub2",
+        sample: || {
+            let pgs = vec![PgId { pool: 1, seed: 0 }.into()];
+            MOSDScrub2 { fsid: Uuid::default(), epoch: 1, pgs, is_repair: false, is_deep: true }.into()
         },
         outcomes: [Logged, Logged, Logged, Dropped, Logged, Logged, Logged],
     },

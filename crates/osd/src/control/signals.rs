@@ -366,6 +366,7 @@ impl Control {
         let mut counters = counters::osd(&figures, &own);
         counters.extend(self.moves.counters());
         counters.extend(counters::stages(&figures));
+        counters.extend(self.pace_counters());
         counters.extend(self.signals.processor.counters());
         counters
     }
@@ -387,7 +388,8 @@ impl Control {
     /// The daemon's part of a report, once every shard has told its figures.
     pub(super) fn mgr_report(&mut self, now: Time, fx: &mut Fx) -> MMgrReport {
         let figures = self.figures();
-        let commits = figures.commit();
+        // Of the own store alone: those of other members would hide the slow one.
+        let commits = figures.totals.store_commits;
         self.signals.commit_mean_ns = commits.mean_ns_since(self.signals.commits_reported);
         self.signals.commits_reported = commits;
         self.warn_of_slow_ops(now, &figures.in_flight, fx);

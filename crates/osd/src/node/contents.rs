@@ -15,6 +15,8 @@ pub struct StoreContents {
     pub collections: Vec<(Collection, Placed)>,
     /// Stale copies that could not be removed. These PGs cannot move to this core.
     pub obstructed: Vec<Collection>,
+    /// The core has several store shards, which share no transaction.
+    pub is_divided: bool,
     /// Maximum bytes of omap keys and values in one transaction.
     pub metadata_max: u64,
 }
@@ -23,11 +25,16 @@ impl StoreContents {
     /// Contents of a store of one shard, which has no stale copies.
     pub fn of_store(store: &impl ObjectStore) -> StoreContents {
         let (collections, metadata_max) = (store.placed(), store.metadata_max());
-        StoreContents { collections, obstructed: Vec::new(), metadata_max }
+        StoreContents { collections, metadata_max, ..StoreContents::default() }
     }
 
     pub fn of_shards<S: ObjectStore>(shards: &Shards<S>) -> StoreContents {
-        StoreContents { obstructed: shards.obstructed().collect(), ..StoreContents::of_store(shards) }
+        let is_divided = shards.iter().count() > 1;
+        StoreContents {
+            obstructed: shards.obstructed().collect(),
+            is_divided,
+            ..StoreContents::of_store(shards)
+        }
     }
 }
 

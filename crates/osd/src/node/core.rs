@@ -104,6 +104,7 @@ impl Core {
             .iter()
             .filter_map(|(collection, placed)| Some((pg_of(*collection)?, *placed)));
         let mut shard = Shard::new(shard_config, pgs.collect());
+        shard.set_divided(contents.is_divided);
         shard.obstruct(contents.obstructed.iter().filter_map(|collection| pg_of(*collection)));
         let has_meta = contents.collections.iter().any(|(collection, _)| *collection == Collection::Meta);
         let control = control.map(|(config, random)| {
@@ -152,6 +153,11 @@ impl Core {
     /// The PG's primary here may answer reads: the rest of the acting set has given it a lease.
     pub fn may_read(&self, pg: &Pg, now: Time) -> bool {
         self.shard.may_read(pg, now)
+    }
+
+    /// The same of a replica and the reads of its copy.
+    pub fn may_read_copy(&self, pg: &Pg, now: Time) -> bool {
+        self.shard.may_read_copy(pg, now)
     }
 
     /// The map since which this OSD's store holds the PG.

@@ -39,6 +39,11 @@ impl Routes {
         seeds[at] = core.0;
     }
 
+    /// True if the OSD has this core.
+    pub fn has_core(&self, core: CoreId) -> bool {
+        core.0 < self.cores
+    }
+
     /// The core that has the PG. `None`: this OSD does not have it.
     pub fn core_of(&self, pg: SpgId) -> Option<CoreId> {
         let core = *self.pools.get(&pg.pg.pool)?.get(pg.pg.seed as usize)?;

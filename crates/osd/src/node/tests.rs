@@ -11,7 +11,7 @@ use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Completion, ObjectId, Usage};
-use wire::messages::{MOSDOp, MOSDPeer, MPing, Message, OsdOps};
+use wire::messages::{Body, MOSDBackoff, MOSDOp, MOSDPeer, MPing, Message, OsdOps};
 use wire::types::*;
 
 const PG: PgId = PgId { pool: 1, seed: 0 };
@@ -56,7 +56,7 @@ fn usage(available: u64) -> StoreUsage {
     StoreUsage { usage, compressed: Vec::new() }
 }
 
-/// Every core has the same routes: the PG is on core 2.
+/// The PG is on core 2.
 fn map(orders: Vec<PgOrder>) -> Input {
     let mut view = ClusterView { epoch: 10, ..ClusterView::of_osds(0..1) };
     view.pools.insert(PG.pool, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
@@ -387,4 +387,98 @@ fn ping_of_an_osd_is_answered_on_the_core_of_its_connection() {
     let effects = step(&mut core, Time(3), Input::Net(NetEvent::Message { conn: OSD, message, held }));
     let [Effect::Net(NetEffect::Send { conn: OSD, message })] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(message.body, MPing.into());
+}
+
+/// A map of another epoch, in which the PG with seed 1 is on core 2 or not here.
+fn map_of_epoch(epoch: Epoch, is_here: bool, orders: Vec<PgOrder>) -> Input {
+    let Input::Mail(Mail::Shard(input)) = map(orders) else { unreachable!("a map is mail") };
+    let shard::Input::Map { view, orders } = *input else { unreachable!("it is a map") };
+    let mut view = ClusterView { epoch, ..ClusterView::clone(&view) };
+    if is_here {
+        view.routes.set(LATER_PG, CoreId(2));
+    }
+    Input::Mail(Mail::Shard(Box::new(shard::Input::Map { view: Arc::new(view), orders })))
+}
+
+/// A PG that is younger than the routes of core 1, which send its messages to core 1 itself or to core 0.
+const LATER_PG: PgId = PgId { pool: 1, seed: 1 };
+
+fn request_for_later_pg(epoch: Epoch) -> Message {
+    let Body::MOSDOp(op) = write(8).body else { unreachable!("a write is a request") };
+    let object = HObject { hash: 1, ..op.object.clone() };
+    Message::with_tid(9, MOSDOp { pg: LATER_PG.into(), epoch, object, ..*op })
+}
+
+/// Delivers one piece of mail and returns what its receiver does.
+fn deliver(cores: &mut [Core], now: Time, effects: Vec<Effect>) -> Vec<Effect> {
+    let mut out = Vec::new();
+    for effect in effects {
+        match effect {
+            Effect::Mail { to, mail: mail @ Mail::Shard(_) } => {
+                let core = &mut cores[usize::from(to.0)];
+                out.extend(step(core, now, Input::Mail(mail)));
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Core 2 has a PG that core 1, with the client's connection, does not know yet: seed 3728 of the simulator.
+#[test]
+fn acknowledged_backoff_reaches_the_core_that_sent_it() {
+    let mut cores = [started(0), started(1), started(2)];
+    for core in &mut cores {
+        step(core, Time(2), map(Vec::new()));
+        let opened = shard::Input::Opened { conn: CLIENT, peer: Arc::new(peer()) };
+        step(core, Time(2), Input::Mail(Mail::Shard(Box::new(opened))));
+    }
+    let home = spread(LATER_PG, 3);
+    assert_ne!(home, 2, "the old routes lead elsewhere");
+    if home != 1 {
+        step(&mut cores[usize::from(home)], Time(3), map_of_epoch(11, true, Vec::new()));
+    }
+    let order = PgOrder::alone(LATER_PG.into(), 1, 11);
+    let creating = step(&mut cores[2], Time(3), map_of_epoch(11, true, vec![order]));
+
+    // The PG cannot serve yet.
+    let op = |epoch| {
+        let Body::MOSDOp(op) = request_for_later_pg(epoch).body else { unreachable!("it is a request") };
+        let (conn, tid, held, received) = (CLIENT, 9, Held::default(), Time(3));
+        Input::Mail(Mail::Shard(Box::new(shard::Input::Op { conn, tid, op, held, received })))
+    };
+    let told = step(&mut cores[2], Time(3), op(11));
+    let [Effect::Net(NetEffect::Send { message: block, .. })] = &told[..] else { panic!("{told:?}") };
+    let Body::MOSDBackoff(block) = &block.body else { panic!("{block:?}") };
+    let ack = MOSDBackoff { op: op_value::BACKOFF_ACK_BLOCK, ..*block.clone() };
+
+    // Another request waits on core 1 for the map, and the acknowledgement passes it.
+    let waiting = step(&mut cores[1], Time(3), message(request_for_later_pg(12)));
+    deliver(&mut cores, Time(3), waiting);
+    let mut acknowledged = step(&mut cores[1], Time(4), message(Message::new(ack.clone())));
+    while acknowledged.iter().any(|effect| matches!(effect, Effect::Mail { mail: Mail::Shard(_), .. })) {
+        acknowledged = deliver(&mut cores, Time(4), acknowledged);
+    }
+    let released = step(&mut cores[usize::from(home)], Time(5), map_of_epoch(12, true, Vec::new()));
+    assert_eq!(mail(&released), [], "the client sends that request again");
+
+    // The PG serves, and the client sends again.
+    let mut effects = creating;
+    while !effects.is_empty() {
+        let mut next = Vec::new();
+        for effect in effects {
+            if let Effect::Submit { tag, .. } = effect {
+                let committed = Input::Completed(Completion::Committed { tag });
+                next.extend(step(&mut cores[2], Time(5), committed));
+            }
+        }
+        effects = next;
+    }
+    let served = step(&mut cores[2], Time(6), op(11));
+    let [Effect::Read { .. }] = &served[..] else { panic!("{served:?}") };
+
+    // The core of an id is the client's word.
+    let forged = MOSDBackoff { id: 1 << 16 | 900, ..ack };
+    let effects = step(&mut cores[1], Time(7), message(Message::new(forged)));
+    assert_eq!(mail(&effects).iter().filter(|(to, _)| *to > 2).count(), 0);
 }

@@ -12,9 +12,9 @@ use crate::slab::{Key, Slab};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use store::ObjectId;
-use wire::types::{EntityName, HObject, ObjectInfo};
+use wire::types::{EntityName, HObject, ObjectFlags, ObjectInfo, SnapSet};
 
-/// An object's existence and info, as far as they are in memory.
+/// An object's existence and info, as far as they are in memory. A head that was deleted and has clones is present, as a whiteout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectState {
     /// Its info has not been read yet: the first request reads it along.
@@ -29,6 +29,11 @@ impl ObjectState {
             ObjectState::Present(info) => Some(info),
             ObjectState::Unknown | ObjectState::Absent => None,
         }
+    }
+
+    /// The info of an object that exists for clients.
+    pub fn live(&self) -> Option<&ObjectInfo> {
+        self.info().filter(|info| !info.flags.contains(ObjectFlags::WHITEOUT))
     }
 }
 
@@ -54,6 +59,10 @@ pub struct ObjectContext {
     pub id: ObjectId,
     pub block: ObjectBlock,
     pub state: ObjectState,
+    /// Of a head with snapshots, once its info is known.
+    pub snaps: Option<Box<SnapSet>>,
+    /// Its info says that it has snapshots: they are read with it.
+    pub expects_snaps: bool,
     pub watches: FastMap<(u64, EntityName), Watch>,
     /// Requests that have begun and whose answer from the store is outstanding: reads.
     readers: u32,
@@ -66,6 +75,8 @@ pub struct ObjectContext {
     waiting: VecDeque<(u64, Key, ObjectTurn)>,
     /// Touched since the sweep last passed.
     recent: bool,
+    /// Of a replica: the object has changed since requests began to read it.
+    is_stale: bool,
 }
 
 /// Roughly what a context takes besides its names.
@@ -77,13 +88,33 @@ impl ObjectContext {
             id,
             block: ObjectBlock::None,
             state: ObjectState::Unknown,
+            snaps: None,
+            expects_snaps: false,
             watches: FastMap::default(),
             readers: 0,
             writers: 0,
             exclusive: false,
             waiting: VecDeque::new(),
             recent: true,
+            is_stale: false,
         }
+    }
+
+    pub fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Forgets the info of an object that has changed. False: requests that have begun still use it.
+    pub fn forget_stale(&mut self) -> bool {
+        if self.is_stale && self.readers == 0 && !self.exclusive {
+            (self.is_stale, self.state, self.snaps) = (false, ObjectState::Unknown, None);
+        }
+        !self.is_stale
+    }
+
+    /// A write of the OSD itself may begin.
+    pub fn may_write(&self) -> bool {
+        self.may_begin(ObjectTurn::Write)
     }
 
     fn may_begin(&self, turn: ObjectTurn) -> bool {
@@ -152,6 +183,18 @@ impl ObjectContext {
         self.exclusive
     }
 
+    /// A write is being prepared, or is not durable yet.
+    pub fn is_written(&self) -> bool {
+        self.exclusive || self.writers > 0
+    }
+
+    /// Another copy replaces the one that was not there: the next request reads its info.
+    pub fn forget_absence(&mut self) {
+        if self.state == ObjectState::Absent {
+            (self.state, self.snaps) = (ObjectState::Unknown, None);
+        }
+    }
+
     pub fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -196,9 +239,11 @@ impl ObjectTable {
         self.contexts.is_empty()
     }
 
+    /// The context of `object`, or of the head whose clone it is.
     pub fn find(&self, object: &HObject) -> Option<Key> {
-        let same =
-            |(hash, key): &(u32, Key)| *hash == object.hash && self.contexts[*key].id.object == *object;
+        let same = |(hash, key): &(u32, Key)| {
+            *hash == object.hash && self.contexts[*key].id.object.is_same_but_snap(object)
+        };
         self.by_name.find(spread(object.hash), same).map(|(_, key)| *key)
     }
 
@@ -241,6 +286,15 @@ impl ObjectTable {
             if let Ok(found) = self.by_name.find_entry(spread(hash), |(_, k)| *k == key) {
                 found.remove();
             }
+        }
+    }
+
+    /// The object has changed behind the backs of its readers.
+    pub fn make_stale(&mut self, object: &HObject) {
+        if !self.contexts.is_empty()
+            && let Some(key) = self.find(object)
+        {
+            self.contexts[key].is_stale = true;
         }
     }
 

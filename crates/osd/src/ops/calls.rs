@@ -17,6 +17,8 @@ pub struct CallEnvironment<'a> {
     pub now: UTime,
     /// The same each time the list is executed.
     pub seed: u64,
+    /// User version of the PG's newest change.
+    pub pg_user_version: u64,
     /// Queries of earlier executions of the list with their answers.
     pub known: &'a [(Query, Answer)],
 }
@@ -56,6 +58,10 @@ impl Handler for ClassCall {
             size: list.info.size,
             mtime: list.info.mtime,
             stored: list.is_stored(),
+            watchers: &list.info.watchers,
+            snapset_seq: list.snapshots.set.map_or(0, |set| set.seq.0),
+            pg_user_version: list.calls.pg_user_version,
+            position: list.position,
             known: list.calls.known,
         };
         let outcome = match MethodCall::run(self.method, &context) {

@@ -1,12 +1,14 @@
 //! Operations that give an object the contents of another, or of its own past.
 
 use super::Limits;
+use super::SNAPS_ATTR;
 use super::execution::Execution;
-use super::handler::{Handler, OpOutcome};
+use super::handler::{Handler, OpOutcome, done};
 use crate::errno::Errno;
 use codec::Reader;
+use store::{Change, ObjectId};
 use wire::types::osd_op::CopyFromParams;
-use wire::types::{Name, ObjectLocator, OpCode, OsdOp, SnapId};
+use wire::types::{Name, ObjectInfo, ObjectLocator, OpCode, OsdOp, SnapId};
 
 /// `CEPH_OSD_COPY_FROM_FLAG_*`: all that exist, and the one that adds a truncation to the input.
 const COPY_FROM_FLAGS: u8 = 0x3f;
@@ -47,9 +49,24 @@ impl Handler for CopyFrom {
     }
 }
 
-/// Takes the object back to a snapshot. Pools with snapshots are refused, so no object has one.
+/// The state of an object when a snapshot was taken, for a rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollbackTo<'a> {
+    Absent,
+    /// No write has come since.
+    Head,
+    Clone(&'a ObjectId, &'a ObjectInfo),
+}
+
+/// Takes the object back to a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollback(SnapId);
+
+impl Rollback {
+    pub fn snap(&self) -> SnapId {
+        self.0
+    }
+}
 
 impl Handler for Rollback {
     type Reads = ();
@@ -60,7 +77,32 @@ impl Handler for Rollback {
 
     fn reads(&self, _: &Limits) {}
 
-    fn execute(&self, _: &mut Execution<'_>, (): ()) -> OpOutcome {
-        Err(Errno::NOENT.into())
+    /// As `PrimaryLogPG::_rollback_to`.
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let target = match list.snapshots.rollback {
+            Some((snap, target)) if snap == self.0 => target,
+            // A second rollback of the list, to another snapshot.
+            _ => return Err(Errno::OPNOTSUPP.into()),
+        };
+        match target {
+            RollbackTo::Absent if !list.info.watchers.is_empty() => Err(Errno::BUSY.into()),
+            RollbackTo::Absent if list.exists => list.delete(),
+            RollbackTo::Absent => done(),
+            RollbackTo::Head => {
+                list.touched = true;
+                done()
+            }
+            RollbackTo::Clone(id, info) => {
+                if !list.exists {
+                    list.exists = true;
+                    list.stats.objects += 1;
+                }
+                list.changes.push(Change::Clone { from: id.clone(), to: list.id.clone() });
+                // The snapshot set and the watchers are the head's own.
+                list.changes.push(Change::RemoveAttr { object: list.id.clone(), name: SNAPS_ATTR });
+                list.take_contents_of(info);
+                done()
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use bytes::Bytes;
 use codec::{Features, Reader, Rope, Writer};
 use store::Change;
-use wire::types::{OpCode, OpFlags, OsdOp, osd_op::Extent};
+use wire::types::{ObjectFlags, ObjectInfo, OpCode, OpFlags, OsdOp, osd_op::Extent};
 
 /// A comparison that fails at byte `n` results in `-(MAX_ERRNO + n)`.
 const MAX_ERRNO: i32 = 4095;
@@ -364,14 +364,7 @@ impl Handler for Delete {
 
     fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
         list.must_exist()?;
-        list.changes.push(Change::Remove { object: list.id.clone() });
-        list.set_size(0);
-        list.stats.objects -= 1;
-        list.stats.writes += 1;
-        list.exists = false;
-        list.unmark_omap();
-        list.forget_watchers();
-        done()
+        list.delete()
     }
 }
 
@@ -490,6 +483,34 @@ impl Execution<'_> {
         self.set_size(offset);
         self.stats.writes += 1;
         done()
+    }
+
+    /// Removes the object, which exists.
+    pub(super) fn delete(&mut self) -> OpOutcome {
+        self.changes.push(Change::Remove { object: self.id.clone() });
+        self.set_size(0);
+        self.stats.objects -= 1;
+        self.stats.writes += 1;
+        self.exists = false;
+        self.unmark_omap();
+        self.forget_watchers();
+        done()
+    }
+
+    /// The object has the bytes, attributes and omap of another one now.
+    pub(super) fn take_contents_of(&mut self, other: &ObjectInfo) {
+        self.set_size(other.size);
+        let flags = [ObjectFlags::OMAP, ObjectFlags::DATA_DIGEST, ObjectFlags::OMAP_DIGEST];
+        let had_omap = self.info.flags.contains(ObjectFlags::OMAP);
+        self.stats.omap_objects += i64::from(other.flags.contains(ObjectFlags::OMAP)) - i64::from(had_omap);
+        let info = self.info.to_mut();
+        for flag in flags {
+            match other.flags.contains(flag) {
+                true => info.flags.set(flag),
+                false => info.flags.clear(flag),
+            }
+        }
+        (info.data_digest, info.omap_digest) = (other.data_digest, other.omap_digest);
     }
 
     fn set_size(&mut self, size: u64) {

@@ -1,6 +1,7 @@
 //! Executing an operation list, one operation after another, until it is done or one fails.
 
 use super::calls::CallEnvironment;
+use super::copying::RollbackTo;
 use super::handler::{OpOutcome, OpOutput, OpStop};
 use super::reads::{Answers, Found, Reads};
 use super::watching::SideEffects;
@@ -10,7 +11,7 @@ use codec::{Features, Rope};
 use std::borrow::Cow;
 use store::{Answer, Change, ObjectId, Query};
 use wire::messages::OsdOpResults;
-use wire::types::{EntityAddr, EntityName, ObjectInfo, OpFlags, OsdOp, OsdOpResult};
+use wire::types::{EntityAddr, EntityName, ObjectInfo, OpFlags, OsdOp, OsdOpResult, SnapId, SnapSet};
 
 /// Change of a PG's statistics (`object_stat_sum_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,14 @@ pub enum ListStatus {
     NeedsReads(Vec<Query>),
 }
 
+/// Snapshots of a list's object.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Snapshots<'a> {
+    pub set: Option<&'a SnapSet>,
+    /// The snapshot of the list's rollback, and the state then.
+    pub rollback: Option<(SnapId, RollbackTo<'a>)>,
+}
+
 /// One execution of a list. Everything it changes is its own copy, so that a failure leaves nothing behind.
 pub struct Execution<'a> {
     pub(super) limits: &'a Limits,
@@ -76,6 +85,7 @@ pub struct Execution<'a> {
     /// The watches that are connected now: a ping of another is told to reconnect.
     pub(super) connected: &'a dyn Fn(u64, EntityName) -> bool,
     pub(super) calls: CallEnvironment<'a>,
+    pub(super) snapshots: Snapshots<'a>,
 
     pub(super) exists: bool,
     /// Copied from the present state only when an operation changes it.
@@ -86,6 +96,8 @@ pub struct Execution<'a> {
     pub(super) side_effects: SideEffects,
     pub(super) data_offset: Option<u64>,
     pub(super) user_modified: bool,
+    /// Position in the list of the operation that is executed.
+    pub(super) position: u32,
     /// `None` when the object did not exist before the list.
     answers: Option<Answers>,
 }
@@ -100,6 +112,7 @@ impl<'a> Execution<'a> {
         next_notify_id: u64,
         connected: &'a dyn Fn(u64, EntityName) -> bool,
         calls: CallEnvironment<'a>,
+        snapshots: Snapshots<'a>,
         before: Option<&'a ObjectInfo>,
         answers: Vec<Answer>,
     ) -> Execution<'a> {
@@ -112,6 +125,7 @@ impl<'a> Execution<'a> {
             next_notify_id,
             connected,
             calls,
+            snapshots,
             exists: before.is_some(),
             info: match before {
                 Some(info) => Cow::Borrowed(info),
@@ -123,6 +137,7 @@ impl<'a> Execution<'a> {
             side_effects: SideEffects::default(),
             data_offset: None,
             user_modified: false,
+            position: 0,
             answers: before.map(|_| Answers::new(answers)),
         }
     }
@@ -141,6 +156,7 @@ impl<'a> Execution<'a> {
                 Ok(output) | Err(OpStop::Failed(output)) => output,
                 Err(OpStop::NeedsReads(queries)) => return ListStatus::NeedsReads(queries),
             };
+            self.position += 1;
             result = if op.flags.contains(OpFlags::FAILOK) { op_result.max(0) } else { op_result };
             results.push(OsdOpResult::of(op, op_result, output));
         }

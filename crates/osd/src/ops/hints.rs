@@ -70,7 +70,7 @@ impl Handler for Undirty {
     }
 }
 
-/// The head alone, while pools have no snapshots.
+/// The clones with their snapshots, and the head unless it is a whiteout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListSnaps;
 
@@ -84,11 +84,24 @@ impl Handler for ListSnaps {
     fn reads(&self, _: &Limits) {}
 
     fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
-        let (snaps, overlap) = (Vec::new(), Vec::new());
-        let head = CloneInfo { clone: SnapId::HEAD, snaps, overlap, size: list.info.size };
         list.stats.reads += 1;
-        let snaps = SnapList { clones: vec![head], seq: SnapId(0) };
-        Ok(Rope::from(snaps.to_vec(list.features)).into())
+        let mut out = SnapList { clones: Vec::new(), seq: SnapId(0) };
+        if let Some(set) = list.snapshots.set {
+            out.seq = set.seq;
+            for clone in &set.clones {
+                let parts =
+                    (set.clone_snaps.get(clone), set.clone_overlap.get(clone), set.clone_size.get(clone));
+                let (Some(snaps), Some(overlap), Some(size)) = parts else { return Err(Errno::INVAL.into()) };
+                let snaps = snaps.iter().rev().copied().collect();
+                let overlap = overlap.iter().collect();
+                out.clones.push(CloneInfo { clone: *clone, snaps, overlap, size: *size });
+            }
+        }
+        if list.exists {
+            let (snaps, overlap) = (Vec::new(), Vec::new());
+            out.clones.push(CloneInfo { clone: SnapId::HEAD, snaps, overlap, size: list.info.size });
+        }
+        Ok(Rope::from(out.to_vec(list.features)).into())
     }
 }
 

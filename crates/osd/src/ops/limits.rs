@@ -1,10 +1,11 @@
 //! The bounds that configuration sets on one operation, and on recovery. Names and defaults are Ceph's.
 
 use crate::options::LimitOptions;
+use crate::shard::ScrubTimes;
 use command::options::{Identity, Layers};
 use std::time::Duration;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     pub max_object_size: u64,
     pub max_object_name_len: usize,
@@ -34,6 +35,12 @@ pub struct Limits {
     /// Objects that a PG begins between two pauses of `recovery_sleep`.
     pub recovery_single_start_max: usize,
     pub recovery_sleep: Duration,
+    /// Places of one core for scrubs, as the primary and as a member.
+    pub scrubs_max: usize,
+    pub scrub_times: ScrubTimes,
+    /// A scrub that finds errors, at most `scrub_auto_repair_errors_max`, is followed by a repair.
+    pub scrub_auto_repair: bool,
+    pub scrub_auto_repair_errors_max: u64,
 }
 
 /// With the defaults of the table of options.
@@ -71,6 +78,19 @@ impl Limits {
             },
             recovery_single_start_max: options.recovery_single_start_max,
             recovery_sleep: options.recovery_sleep,
+            scrubs_max: options.scrubs_max,
+            scrub_times: ScrubTimes {
+                min_s: options.scrub_min_s,
+                max_s: options.scrub_max_s,
+                deep_s: options.deep_scrub_s,
+                spread: options.scrub_spread,
+                hours: (options.scrub_begin_hour, options.scrub_end_hour),
+                days: (options.scrub_begin_day, options.scrub_end_day),
+                may_scrub: true,
+                may_deep_scrub: true,
+            },
+            scrub_auto_repair: options.scrub_auto_repair,
+            scrub_auto_repair_errors_max: options.scrub_auto_repair_errors_max,
         }
     }
 

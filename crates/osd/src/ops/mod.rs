@@ -22,7 +22,8 @@ mod table;
 mod watching;
 
 pub use calls::CallEnvironment;
-pub use execution::{Execution, ListOutcome, ListStatus, NewState, StatDelta};
+pub use copying::RollbackTo;
+pub use execution::{Execution, ListOutcome, ListStatus, NewState, Snapshots, StatDelta};
 pub use handler::OpAccess;
 pub use limits::Limits;
 pub use table::Operation;
@@ -37,6 +38,9 @@ use wire::types::ObjectInfo;
 pub const ATTR_PREFIX: &[u8] = b"_";
 /// Where the object's info is kept.
 pub const INFO_ATTR: Bytes = Bytes::from_static(b"_");
+
+/// Where a head's snapshot set is kept (`SS_ATTR` of Ceph).
+pub const SNAPS_ATTR: Bytes = Bytes::from_static(b"snapset");
 
 /// The object's info, of the answer to a read of [`INFO_ATTR`]. `None`: there is none, or it cannot be read.
 pub fn object_info(answer: &Answer) -> Option<ObjectInfo> {

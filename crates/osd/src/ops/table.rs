@@ -8,7 +8,7 @@ use super::{Execution, Limits, attrs, calls, checksum, copying, data, hints, oma
 use crate::classes::Method;
 use crate::errno::Errno;
 use store::Query;
-use wire::types::{OpCode, OsdOp};
+use wire::types::{OpCode, OsdOp, SnapId};
 
 macro_rules! operations {
     (
@@ -150,6 +150,14 @@ const _: () = {
 };
 
 impl Operation {
+    /// The snapshot that a rollback goes back to.
+    pub fn rollback(&self) -> Option<SnapId> {
+        match self {
+            Operation::Rollback(rollback) => Some(rollback.snap()),
+            _ => None,
+        }
+    }
+
     /// The class method that it calls.
     pub fn method(&self) -> Option<&'static Method> {
         match self {
@@ -173,7 +181,7 @@ mod tests {
 
     #[test]
     fn every_code_executes_on_any_object_without_panic() {
-        use super::super::{CallEnvironment, ListStatus};
+        use super::super::{CallEnvironment, ListStatus, Snapshots};
         use wire::types::{EntityAddr, EntityKind, EntityName, HObject, ObjectInfo, UTime};
         let (limits, id) = (Limits::default(), store::ObjectId::from(HObject::min()));
         let client = (EntityName::new(EntityKind::CLIENT, 1), EntityAddr::default(), Features::ALL);
@@ -187,9 +195,20 @@ mod tests {
                     let mut queries = Vec::new();
                     operation.push_queries(&limits, &mut queries);
                     let answers = queries.iter().map(empty_answer).collect();
-                    let environment = CallEnvironment { now: UTime::ZERO, seed: 0, known: &[] };
-                    let list =
-                        Execution::new(&limits, &id, client, 1, &|_, _| false, environment, before, answers);
+                    let environment =
+                        CallEnvironment { now: UTime::ZERO, seed: 0, pg_user_version: 0, known: &[] };
+                    let snapshots = Snapshots::default();
+                    let list = Execution::new(
+                        &limits,
+                        &id,
+                        client,
+                        1,
+                        &|_, _| false,
+                        environment,
+                        snapshots,
+                        before,
+                        answers,
+                    );
                     match list.run(std::slice::from_ref(&op), std::slice::from_ref(&operation)) {
                         ListStatus::Done(outcome) => assert_eq!(outcome.results.len(), 1, "{code}"),
                         ListStatus::NeedsReads(_) => assert_eq!(code, OpCode::CALL),

@@ -19,6 +19,8 @@ use wire::types::{EntityKind, EntityName, Eversion, HObject, OsdId, ReqId, UTime
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     Modify,
+    /// A clone of a head came into being. It did not exist before: the prior version is zero.
+    Clone,
     Delete,
     /// An unfound object was returned to an older version: every copy but the primary's lacks the new one.
     LostRevert,

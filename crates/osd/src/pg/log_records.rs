@@ -49,9 +49,10 @@ pub enum Record {
     Duplicate(Duplicate),
 }
 
-/// The change of a new entry.
-pub fn append(entry: &LogEntry) -> Change {
-    Change::LogAppend { records: vec![entry_record(entry)] }
+/// The change of a new entry, and of the entries of the same write before it.
+pub fn append(earlier: &[LogEntry], entry: &LogEntry) -> Change {
+    let records = earlier.iter().chain([entry]).map(entry_record).collect();
+    Change::LogAppend { records }
 }
 
 /// The changes of a trim.
@@ -263,12 +264,13 @@ fn code_of(kind: EntryKind) -> u8 {
         EntryKind::LostRevert => 3,
         EntryKind::LostDelete => 4,
         EntryKind::Error => 5,
+        EntryKind::Clone => 6,
     }
 }
 
 fn kind_of(code: u8) -> Option<EntryKind> {
-    use EntryKind::{Delete, Error, LostDelete, LostRevert, Modify};
-    [Modify, Delete, LostRevert, LostDelete, Error].into_iter().find(|kind| code_of(*kind) == code)
+    use EntryKind::{Clone, Delete, Error, LostDelete, LostRevert, Modify};
+    [Modify, Delete, LostRevert, LostDelete, Error, Clone].into_iter().find(|kind| code_of(*kind) == code)
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub fn merge(
     }
     for entry in &entries {
         match entry.kind {
-            EntryKind::Modify | EntryKind::LostRevert => {
+            EntryKind::Modify | EntryKind::Clone | EntryKind::LostRevert => {
                 states.insert(entry.object.clone(), Some(entry.version));
             }
             EntryKind::Delete | EntryKind::LostDelete => drop(states.insert(entry.object.clone(), None)),

@@ -5,6 +5,8 @@
 //! | header | [`PgProgress`]; changes with every write |
 //! | `history` | [`PgHistory`]; changes with the map |
 //! | `x`, `hobject_t` | `eversion_t` or nothing: the object was found damaged, at this version if it is missing since |
+//! | `scrub` | `ScrubStamps` |
+//! | `y`, `hobject_t` | `InconsistentObject`, of the last scrub that found it |
 //! | `m`, `hobject_t` | `eversion_t`: the log has this version of the object, and the store lacks it |
 //!
 //! All of it changes in the same transaction as the objects that it describes, and as the records of the log, which are the
@@ -22,19 +24,20 @@
 use super::log::{Duplicate, EntryKind, LogCounts, LogEntry, PgLog, Trimmed};
 use super::log_records::{self, BodyReader, LogReadError};
 use super::missing::Missing;
+use crate::shard::ScrubRecords;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::collections::{BTreeSet, VecDeque};
 use store::{Answer, Change, LogRecord, ObjectId, Query};
 use thiserror::Error;
 use wire::types::{
-    CleanRegions, Epoch, Eversion, HObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup, PgLogEntry,
-    RecoveredCounts, ShardSet, StoreLife,
+    CleanRegions, Epoch, Eversion, HObject, InconsistentObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup,
+    PgLogEntry, RecoveredCounts, ScrubStamps, ShardSet, StoreLife,
 };
 
 /// What proves whose history this is. A PG without it was never created here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 3, compat = 1)]
+#[envelope(version = 4, compat = 1)]
 pub struct PgHistory {
     /// The map in which the pool (or, for a child, the first ancestor) came into being.
     pub created: Epoch,
@@ -50,6 +53,16 @@ pub struct PgHistory {
     /// The store that an operator imported the copy from, until its first activation here.
     #[since(3)]
     pub imported: StoreLife,
+    #[since(4)]
+    pub merged: MergeHistory,
+}
+
+/// Merges of the PG with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct MergeHistory {
+    /// The copy has every merge of maps up to this one. A map that was lost may ask for a merge again.
+    pub through: Epoch,
 }
 
 /// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim
@@ -125,6 +138,8 @@ const LOG: u8 = b'l';
 const DUPLICATE: u8 = b'd';
 const DAMAGED: u8 = b'x';
 const MISSING: u8 = b'm';
+const INCONSISTENT: u8 = b'y';
+const SCRUB: Bytes = Bytes::from_static(b"scrub");
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum MetaError {
@@ -150,6 +165,7 @@ pub struct Stored {
     pub log: PgLog,
     pub damaged: BTreeSet<HObject>,
     pub missing: Missing,
+    pub scrub: ScrubRecords,
     /// An older program wrote the records, and the log is in the omap: [`convert`] has the changes.
     pub is_old: bool,
 }
@@ -161,7 +177,13 @@ impl Stored {
             let prefix = Bytes::copy_from_slice(&[kind]);
             Query::OmapList { after: None, from: Bytes::new(), prefix, max: usize::MAX, values: true }
         };
-        vec![Query::OmapHeader, Query::OmapGet { keys: vec![HISTORY] }, list(MISSING), list(DAMAGED)]
+        vec![
+            Query::OmapHeader,
+            Query::OmapGet { keys: vec![HISTORY, SCRUB] },
+            list(MISSING),
+            list(DAMAGED),
+            list(INCONSISTENT),
+        ]
     }
 
     /// From the answers to [`Stored::head_queries`]: the log rests. `None`: an older program wrote the records, and the log is
@@ -179,11 +201,11 @@ impl Stored {
         if header.first().is_some_and(|version| *version < HAS_RECORDS) {
             return Ok(None);
         }
-        let Records { history, damaged, missing, .. } = records;
+        let Records { history, damaged, missing, scrub, .. } = records;
         let history = history.ok_or(MetaError::NoHistory)?;
         let progress: PgProgress = codec::decode_exact(&header).map_err(MetaError::Progress)?;
         let log = PgLog::at_rest(progress.log, progress.log_tail, progress.last_update);
-        Ok(Some(Stored { history, progress, log, damaged, missing, is_old: false }))
+        Ok(Some(Stored { history, progress, log, damaged, missing, scrub, is_old: false }))
     }
 
     /// From the meta object's omap, its header and all entries, ascending; and from the log's records.
@@ -194,7 +216,7 @@ impl Stored {
     ) -> Result<Stored, MetaError> {
         let mut records = Records::default();
         records.add(entries)?;
-        let Records { history, log, duplicates, damaged, missing } = records;
+        let Records { history, log, duplicates, damaged, missing, scrub } = records;
         let mut history: PgHistory = history.ok_or(MetaError::NoHistory)?;
         // Release 0.1.0 had one copy, which was always the active one.
         if history.activated == 0 {
@@ -213,7 +235,7 @@ impl Stored {
                 resting
             }
         };
-        Ok(Stored { history, progress, log, damaged, missing, is_old })
+        Ok(Stored { history, progress, log, damaged, missing, scrub, is_old })
     }
 }
 
@@ -248,6 +270,7 @@ struct Records {
     duplicates: VecDeque<Duplicate>,
     damaged: BTreeSet<HObject>,
     missing: Missing,
+    scrub: ScrubRecords,
 }
 
 impl Records {
@@ -257,6 +280,15 @@ impl Records {
             let version = match (&key[..], key.first()) {
                 (b"history", _) => {
                     self.history = Some(codec::decode_exact(&value).map_err(wrong)?);
+                    continue;
+                }
+                (b"scrub", _) => {
+                    self.scrub.stamps = codec::decode_exact(&value).map_err(wrong)?;
+                    continue;
+                }
+                (_, Some(&INCONSISTENT)) => {
+                    let record: InconsistentObject = codec::decode_exact(&value).map_err(wrong)?;
+                    self.scrub.objects.insert(record.object.clone(), record);
                     continue;
                 }
                 (_, Some(&DAMAGED)) => {
@@ -321,9 +353,10 @@ pub fn set_progress(meta: &ObjectId, progress: &PgProgress) -> Change {
     Change::OmapSetHeader { object: meta.clone(), header: w.into_bytes() }
 }
 
-/// Changes of every write: the new progress, its log entry, and a trim's. `log`: without the entry.
+/// Changes of every write: the new progress, its log entries, and a trim's. `log`: without the entries.
 pub fn append(
     meta: &ObjectId,
+    earlier: &[LogEntry],
     entry: &LogEntry,
     progress: &PgProgress,
     trimmed: Option<(&Trimmed, &PgLog)>,
@@ -333,7 +366,7 @@ pub fn append(
     if let Some((trimmed, log)) = trimmed {
         changes.extend(log_records::trim(trimmed, log));
     }
-    changes.push(log_records::append(entry));
+    changes.push(log_records::append(earlier, entry));
 }
 
 /// Moves the log of an older program out of the omap, in steps of bounded size; each step is one transaction. Until the last one
@@ -381,6 +414,28 @@ pub fn remove_damaged<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a
     Change::OmapRemove { object: meta.clone(), keys: objects.into_iter().map(damaged_key).collect() }
 }
 
+/// The last scrubs.
+pub fn set_scrub_stamps(meta: &ObjectId, stamps: &ScrubStamps) -> Change {
+    let entry = (SCRUB, stamps.to_vec(Features::NONE).into());
+    Change::OmapSet { object: meta.clone(), entries: vec![entry] }
+}
+
+/// A scrub found these objects inconsistent.
+pub fn set_inconsistent<'a>(
+    meta: &ObjectId,
+    records: impl IntoIterator<Item = &'a InconsistentObject>,
+) -> Change {
+    let entry = |record: &InconsistentObject| {
+        (inconsistent_key(&record.object), Bytes::from(record.to_vec(Features::NONE)))
+    };
+    Change::OmapSet { object: meta.clone(), entries: records.into_iter().map(entry).collect() }
+}
+
+/// They are consistent, or not this PG's.
+pub fn remove_inconsistent<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a HObject>) -> Change {
+    Change::OmapRemove { object: meta.clone(), keys: objects.into_iter().map(inconsistent_key).collect() }
+}
+
 /// The copy lacks these objects.
 pub fn set_missing<'a>(
     meta: &ObjectId,
@@ -399,6 +454,10 @@ pub fn remove_missing<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a
 
 fn missing_key(object: &HObject) -> Bytes {
     [&[MISSING][..], &object.to_vec(Features::NONE)].concat().into()
+}
+
+fn inconsistent_key(object: &HObject) -> Bytes {
+    [&[INCONSISTENT][..], &object.to_vec(Features::NONE)].concat().into()
 }
 
 fn damaged_key(object: &HObject) -> Bytes {
@@ -437,6 +496,7 @@ pub fn entry_to_wire(e: &LogEntry) -> PgLogEntry {
     PgLogEntry {
         op: match e.kind {
             EntryKind::Modify => LogOp::MODIFY,
+            EntryKind::Clone => LogOp::CLONE,
             EntryKind::Delete => LogOp::DELETE,
             EntryKind::LostRevert => LogOp::LOST_REVERT,
             EntryKind::LostDelete => LogOp::LOST_DELETE,
@@ -467,6 +527,7 @@ fn decode_entry(bytes: &[u8]) -> Result<LogEntry, codec::DecodeError> {
 pub fn entry_from_wire(e: PgLogEntry) -> LogEntry {
     LogEntry {
         kind: match e.op {
+            LogOp::CLONE => EntryKind::Clone,
             LogOp::DELETE => EntryKind::Delete,
             LogOp::LOST_REVERT => EntryKind::LostRevert,
             LogOp::LOST_DELETE => EntryKind::LostDelete,
@@ -529,9 +590,10 @@ mod tests {
 
     #[test]
     fn entry_kinds_have_stocks_codes() {
-        use EntryKind::{Delete, Error, LostDelete, LostRevert, Modify};
+        use EntryKind::{Clone, Delete, Error, LostDelete, LostRevert, Modify};
         for (kind, op) in [
             (Modify, LogOp::MODIFY),
+            (Clone, LogOp::CLONE),
             (Delete, LogOp::DELETE),
             (LostRevert, LogOp::LOST_REVERT),
             (LostDelete, LogOp::LOST_DELETE),
@@ -558,8 +620,8 @@ mod tests {
             log: LogCounts { entries: 2, duplicates: 0 },
         };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
-        append(&meta, &entry(2), &progress, None, &mut changes);
-        append(&meta, &entry(256), &progress, None, &mut changes);
+        append(&meta, &[], &entry(2), &progress, None, &mut changes);
+        append(&meta, &[], &entry(256), &progress, None, &mut changes);
         let damaged = ["a", "b"].map(|name| HObject { pool: 3, name: name.into(), ..HObject::min() });
         changes.push(set_damaged(&meta, &damaged));
         changes.push(remove_damaged(&meta, &damaged[..1]));

@@ -43,6 +43,11 @@ impl Missing {
         !self.objects.is_empty() && self.objects.contains_key(object)
     }
 
+    /// The object or one of its clones is missing.
+    pub fn contains_any_of(&self, object: &HObject) -> bool {
+        !self.objects.is_empty() && self.objects.range(object.with_clones()).next().is_some()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }

@@ -6,6 +6,7 @@
 use super::missing::Missing;
 use super::state::UNREADABLE;
 use crate::backend::EachShare;
+use crate::pace::Class;
 use crate::planted::{self, PlantedBug};
 use crate::shard::{Pauses, PushCharge};
 use crate::slab::Key;
@@ -97,6 +98,8 @@ pub struct Primary {
     pub in_flight: VecDeque<(Eversion, Key)>,
     /// Writes that some member has not acknowledged.
     pub unacknowledged: VecDeque<SentWrite>,
+    /// Replicas with reads of clients, which are told of commits until these times.
+    pub readers: BTreeMap<i32, Time>,
     pub recovery: Recovery,
     pub backfill: Option<Backfill>,
     /// Places for recovery or backfill that the PG has or waits for.
@@ -110,6 +113,8 @@ pub struct Primary {
     pub waiting_lists: VecDeque<crate::shard::Parked>,
     /// Unfound objects that the operator gives up.
     pub marking: Option<LostMarking>,
+    pub scrub: Option<Box<crate::shard::Scrub>>,
+    pub trims: crate::shard::Trims,
     pub is_clean: bool,
     /// End of the reads of earlier intervals' primaries, as reports name it.
     pub old_reads_until: Time,
@@ -163,6 +168,8 @@ pub struct Peer {
     pub last_backfill: Option<HObject>,
     /// Objects of the PG before the cursor of a backfill, once it has begun.
     pub reached: Option<i64>,
+    /// Of a member of the source of a pending merge: its copies can become one, or cannot.
+    pub is_merge_ready: Option<bool>,
 }
 
 impl Peer {
@@ -259,6 +266,8 @@ pub struct Recovering {
     pub pushing_to: BTreeSet<i32>,
     /// The contents of the last transfer that ended.
     pub moved: Option<RecoveredCounts>,
+    /// A client waits for it.
+    pub is_urgent: bool,
     /// OSDs that turned out not to have it.
     pub tried: BTreeSet<i32>,
 }
@@ -326,6 +335,10 @@ pub struct Backfill {
     pub dirty: BTreeSet<HObject>,
     /// Objects that could not be copied. The window is not confirmed without them.
     pub failed: BTreeSet<HObject>,
+    /// Every object was copied. Those that changed meanwhile are copied again, and writes wait until the window is confirmed.
+    pub is_closing: bool,
+    /// Number of times that changed objects were copied again.
+    pub rounds: u32,
     /// The target was told of its progress up to `end`.
     pub is_told: bool,
     /// Objects of the window at the primary, once both listings are there.
@@ -344,6 +357,8 @@ impl Backfill {
             pushing: BTreeSet::new(),
             dirty: BTreeSet::new(),
             failed: BTreeSet::new(),
+            is_closing: false,
+            rounds: 0,
             is_told: false,
             objects: 0,
         }
@@ -366,9 +381,16 @@ impl Backfill {
         self.end = Some(end);
     }
 
-    /// The object is in the window that is being copied.
+    /// Writes on the object must wait: it or a clone of it is being copied, or its window closes.
+    pub fn holds(&self, object: &HObject) -> bool {
+        let is_copied = || self.pushing.range(object.with_clones()).next().is_some();
+        (!self.pushing.is_empty() && is_copied()) || (self.is_closing && self.covers(object))
+    }
+
+    /// The object or a clone of it is in the window that is being copied.
     pub fn covers(&self, object: &HObject) -> bool {
-        self.end.as_ref().is_some_and(|end| *object >= self.begin && (end.max || object < end))
+        let (first, head) = object.with_clones().into_inner();
+        self.end.as_ref().is_some_and(|end| head >= self.begin && (end.max || first < *end))
     }
 }
 
@@ -397,6 +419,9 @@ pub struct Outgoing {
     pub moved: RecoveredCounts,
     /// Of the step that is under way.
     pub charge: Option<PushCharge>,
+    pub class: Class,
+    /// A client waits for the object.
+    pub is_urgent: bool,
     pub is_reading: bool,
     /// The step that is under way, for a resend.
     pub sent: Option<Box<MOSDPeer>>,

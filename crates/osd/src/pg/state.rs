@@ -6,7 +6,7 @@ use super::missing::Missing;
 use super::role::{Role, Scan, Stage, Transfers};
 use crate::backend::Backend;
 use crate::object::{ObjectBlock, ObjectTable};
-use crate::shard::{Interval, Moving, Parked, PgOrder};
+use crate::shard::{CopyReads, Interval, Moving, Parked, PgOrder, ScrubRecords, ScrubWish};
 use machine::net::Held;
 use machine::{ConnId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -63,14 +63,21 @@ pub struct Pg {
     pub past: Arc<PastIntervals>,
     /// Primaries of earlier intervals may answer reads until then. Zero: the present interval has waited for them.
     pub old_reads_until: Time,
+    pub copy_reads: CopyReads,
     pub role: Role,
     pub transfers: Transfers,
     pub scans: BTreeMap<u64, Scan>,
+    pub surveys: BTreeMap<u64, crate::shard::Survey>,
     pub objects: ObjectTable,
     /// Of which the store found that it cannot be read as it was written; see [`crate::shard`]'s `damage`.
     pub damaged: BTreeSet<HObject>,
+    pub scrub: ScrubRecords,
+    /// A scrub is due. It waits until the PG is clean.
+    pub scrub_wish: Option<ScrubWish>,
     /// Resent requests whose first sending is not durable yet, and listings that show such changes, in order of the version.
     pub commit_waiters: VecDeque<CommitWaiter>,
+    /// The target of a merge waits for this PG, its source, to be in memory.
+    pub merges_into: Option<SpgId>,
     /// Requests that came while the PG was loading, splitting, or between two cores.
     pub parked: VecDeque<Parked>,
     /// Orders that came while the PG was being read or between two cores, or waits for the log that a split divides.
@@ -120,12 +127,17 @@ impl Pg {
             interval: Arc::default(),
             past: Arc::default(),
             old_reads_until: Time::ZERO,
+            copy_reads: CopyReads::default(),
             role: Role::None,
             transfers: Transfers::default(),
             scans: BTreeMap::new(),
+            surveys: BTreeMap::new(),
             objects: ObjectTable::default(),
             damaged: BTreeSet::new(),
+            scrub: ScrubRecords::default(),
+            scrub_wish: None,
             commit_waiters: VecDeque::new(),
+            merges_into: None,
             parked: VecDeque::new(),
             after_loading: Vec::new(),
             used_at: Time::ZERO,
@@ -214,23 +226,28 @@ impl Pg {
         CopyReport { info: self.info(store_since), missing, damaged, past, granted_ms }
     }
 
-    /// The requests on an object that must wait for its recovery.
+    /// The requests on an object that must wait for its recovery, or for that of a clone of it: one queue is of all of them.
     pub fn block_of(&self, object: &HObject) -> ObjectBlock {
-        if self.missing.contains(object) {
+        if self.missing.contains_any_of(object) {
             return ObjectBlock::All;
         }
         let Some(primary) = self.role.primary() else { return ObjectBlock::None };
-        if primary.recovery.repairing.contains(object) {
+        let recovery = &primary.recovery;
+        let has_any = |objects: &BTreeSet<HObject>| {
+            !objects.is_empty() && objects.range(object.with_clones()).next().is_some()
+        };
+        if has_any(&recovery.repairing) {
             return ObjectBlock::All;
         }
         let is_acting = |osd: &&i32| self.interval.acting.contains(osd);
         let acting = primary.members.iter().filter(is_acting);
-        let is_missing = acting.into_iter().any(|osd| primary.peers[osd].missing.contains(object));
+        let is_missing = acting.into_iter().any(|osd| primary.peers[osd].missing.contains_any_of(object));
         // Other members recover beside the writes, but for the time of the object's copying.
         if is_missing
-            || primary.recovery.active.contains_key(object)
-            || primary.recovery.in_use.contains(object)
-            || primary.backfill.as_ref().is_some_and(|backfill| backfill.covers(object))
+            || !recovery.active.is_empty() && recovery.active.range(object.with_clones()).next().is_some()
+            || has_any(&recovery.in_use)
+            || primary.scrub.as_ref().is_some_and(|scrub| scrub.holds(object))
+            || primary.backfill.as_ref().is_some_and(|backfill| backfill.holds(object))
         {
             return ObjectBlock::Writes;
         }

@@ -6,6 +6,7 @@ use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::caps;
 use crate::errno::Errno;
 use crate::object::ObjectBlock;
+use crate::object::snapshots::SnapContext;
 use crate::ops::Operation;
 use crate::pg::{CommitWaiter, PgPhase};
 use crate::planted::{self, PlantedBug};
@@ -76,10 +77,19 @@ impl Shard {
             PgPhase::Unreadable if self.pgs[pg_key].interval.primary == self.config.osd.0 => {
                 self.hold_back(pg_key, conn, fx);
             }
-            // It would read from any copy: it asks the primary then, as on stock.
-            PgPhase::Replica if op.flags.intersects(OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS) => {
+            // The client knows of other copies, and asks the primary.
+            PgPhase::Unreadable if is_for_any_copy(op) => self.refuse(&parked, Errno::AGAIN, fx),
+            // Its client sends it again in each interval.
+            PgPhase::Replica if is_for_any_copy(op) && op.epoch < self.pgs[pg_key].interval.since => {
                 self.refuse(&parked, Errno::AGAIN, fx);
             }
+            PgPhase::Replica if is_for_any_copy(op) => match self.judge(pg_key, conn, op) {
+                Verdict::Admit(access, operations) => {
+                    self.read_copy(now, pg_key, parked, access, operations, fx);
+                }
+                Verdict::Refuse(errno) => self.refuse(&parked, errno, fx),
+                Verdict::Drop | Verdict::NoRoom => self.refuse(&parked, Errno::AGAIN, fx),
+            },
             // The client will see in a map that it has the wrong OSD, or that the pool is gone.
             PgPhase::Replica | PgPhase::Stray | PgPhase::Unreadable | PgPhase::Removing => {}
             // Behind requests that wait for the log.
@@ -162,7 +172,7 @@ impl Shard {
             };
         }
         if access.writes {
-            if op.object.snap != SnapId::HEAD {
+            if op.object.snap != SnapId::HEAD || !SnapContext::is_valid(op.snap_seq, &op.snaps) {
                 return Verdict::Refuse(Errno::INVAL);
             }
             let bytes: usize = op.ops.iter().map(|op| op.input.len()).sum();
@@ -184,7 +194,7 @@ impl Shard {
         if o.name.is_empty() { Err(Errno::INVAL) } else { Ok(()) }
     }
 
-    fn admit(
+    pub(super) fn admit(
         &mut self,
         now: Time,
         pg_key: Key,
@@ -196,16 +206,12 @@ impl Shard {
         let Parked { conn, tid, mut op, held, received } = parked;
         let reqid = self.sessions[&conn].reqid(&op, tid);
         // `list-snaps` is asked of the snapshot directory, and nothing else may be.
-        let of_directory = op.object.snap == SnapId::DIR;
-        if op.ops.iter().any(|o| (o.code == OpCode::LIST_SNAPS) != of_directory) {
+        let snap = op.object.snap;
+        if op.ops.iter().any(|o| (o.code == OpCode::LIST_SNAPS) != (snap == SnapId::DIR)) {
             return self.refuse(&Parked { conn, tid, op, held, received }, Errno::INVAL, fx);
         }
-        if of_directory {
-            op.object.snap = SnapId::HEAD;
-        } else if op.object.snap != SnapId::HEAD {
-            // No object has snapshots while pools have none.
-            return self.refuse(&Parked { conn, tid, op, held, received }, Errno::NOENT, fx);
-        }
+        // Requests on clones queue with those on their head: a clone comes, changes and goes with the head's snapshot set.
+        op.object.snap = SnapId::HEAD;
 
         self.stay_awake(now, pg_key);
         let pg = &mut self.pgs[pg_key];
@@ -225,6 +231,9 @@ impl Shard {
             order,
             stage,
             stamps: OpStamps { received, admitted: now, ..OpStamps::default() },
+            snap,
+            reads_snaps: false,
+            past: None,
             call_reads: None,
             #[cfg(feature = "erasure-trial")]
             gather: None,
@@ -307,6 +316,11 @@ impl Shard {
             }
         }
     }
+}
+
+/// A read that its client may have sent to any acting OSD.
+fn is_for_any_copy(op: &MOSDOp) -> bool {
+    op.flags.intersects(OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS)
 }
 
 /// The client sends the request again, after earlier ones: a backoff covers its PG, or requests of its object are withheld.

@@ -1,8 +1,8 @@
 //! Telling clients to hold back what they send for a PG that cannot serve, and letting go again.
 
-use super::{Fx, Shard};
+use super::{Effect, Fx, Input, Shard};
 use crate::slab::Key;
-use machine::ConnId;
+use machine::{ConnId, CoreId};
 use wire::messages::{MOSDBackoff, Message};
 use wire::types::op_value;
 
@@ -15,6 +15,7 @@ impl Shard {
             return;
         }
         self.next_backoff += 1;
+        // The acknowledgement comes to this core by its id.
         let id = self.next_backoff << 16 | self.config.core.0 as u64;
         session.backoffs.insert(pg.id, id);
         session.unacknowledged_backoffs.insert(pg.id, id);
@@ -46,8 +47,21 @@ impl Shard {
     }
 
     /// The client acknowledges: whatever it sent before has come.
-    pub(super) fn on_backoff(&mut self, conn: ConnId, message: &MOSDBackoff) {
+    ///
+    /// The acknowledgement takes the way of the requests before it, and then belongs to the core that told the client to hold back.
+    /// The routes of the core with the connection may be those of a map in which the PG was not here.
+    pub(super) fn on_backoff(&mut self, conn: ConnId, message: Box<MOSDBackoff>, fx: &mut Fx) {
         let Some(session) = self.sessions.get_mut(&conn) else { return };
+        let core = CoreId(message.id as u16);
+        if core != self.config.core {
+            // Requests that came before it, and wait for a map here, would overtake those that are sent again.
+            session.waiting_for_map.retain(|parked| parked.op.pg != message.pg);
+            if self.view.routes.has_core(core) {
+                let input = Box::new(Input::Backoff { conn, message });
+                fx.push(Effect::ToShard { core, input });
+            }
+            return;
+        }
         if session.unacknowledged_backoffs.get(&message.pg) == Some(&message.id) {
             session.unacknowledged_backoffs.remove(&message.pg);
         }

@@ -1,14 +1,17 @@
 //! Carrying a request out: its operations, the log entry, the transaction, and the reply when it is durable.
 
 use super::op::{Committing, Op, Stage};
+use super::snapshots::{make_clone, rollback_of};
 use super::{Fx, Pending, Shard};
 use crate::errno::Errno;
-use crate::object::ObjectState;
+use crate::object::snapshots::{self, HeadBefore};
+use crate::object::{ObjectContext, ObjectState};
 use crate::ops::{
-    CallEnvironment, Execution, INFO_ATTR, ListOutcome, ListStatus, NewState, Operation, StatDelta,
+    CallEnvironment, Execution, INFO_ATTR, ListOutcome, ListStatus, NewState, Operation, SNAPS_ATTR,
+    Snapshots, StatDelta,
 };
 use crate::pg::log::{EntryKind, LogEntry};
-use crate::pg::{CommitWaiter, Pg};
+use crate::pg::{CommitWaiter, Pg, PgPhase};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use bytes::Bytes;
@@ -16,7 +19,10 @@ use codec::{Encode, Features, Rope};
 use machine::Time;
 use store::{Answer, Change};
 use wire::messages::{MOSDOpReply, Message};
-use wire::types::{EntityKind, EntityName, Eversion, OsdFlags, OsdOpResult, ReplyVersions, UTime};
+use wire::types::{
+    EntityKind, EntityName, Eversion, ObjectFlags, ObjectInfo, OsdFlags, OsdOpResult, ReplyVersions, SnapId,
+    UTime,
+};
 
 /// What a reply says when the change is durable; clients of today wait for nothing less.
 const DURABLE: OsdFlags = OsdFlags(OsdFlags::ACK.0 | OsdFlags::ONDISK.0);
@@ -27,18 +33,31 @@ impl Shard {
     pub(super) fn carry_out(&mut self, now: Time, key: Key, answers: Vec<Answer>, fx: &mut Fx) {
         let wall = self.wall(now);
         let next_notify_id = self.next_notify_id();
-        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        let Some(op) = self.op(key) else { return };
         let (pg_key, object_key) = (op.pg, op.object);
-        let pg = &mut self.pgs[pg_key];
-        let Some(session) = self.sessions.get(&op.conn) else {
+        if !self.sessions.contains_key(&op.conn) {
             // The client is gone: what has not begun need not happen.
             self.pending.remove(key);
             return self.pass_turn(pg_key, object_key);
-        };
-        let object = &pg.objects[object_key];
-        if object.state == ObjectState::Absent && !op.access.writes {
+        }
+        let object = &self.pgs[pg_key].objects[object_key];
+        if !op.access.writes && !is_there(op, object) {
             return self.reply_missing(now, key, fx);
         }
+        if op.access.writes && object.snaps.is_some() {
+            if let Some(errno) = self.refuses_context(op, object) {
+                return self.fail(now, key, errno, fx);
+            }
+            let clone = if op.past.is_none() { self.rollback_needs(op, object) } else { None };
+            if let Some(clone) = clone {
+                return self.read_for_rollback(key, clone, answers, fx);
+            }
+        }
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        let pg = &mut self.pgs[pg_key];
+        let object = &pg.objects[object_key];
+        let Some(session) = self.sessions.get(&op.conn) else { return };
+        let past = op.past.as_deref().filter(|_| !op.access.writes);
         let connected = |cookie: u64, client: EntityName| {
             object.watches.get(&(cookie, client)).is_some_and(|w| w.conn.is_some())
         };
@@ -48,12 +67,18 @@ impl Shard {
         let known = op.call_reads.as_ref().map_or(&[][..], |r| &r.known);
         let run = Execution::new(
             &self.config.limits,
-            &object.id,
+            past.map_or(&object.id, |past| &past.id),
             (session.name, session.addr, session.peer.features),
             next_notify_id,
             &connected,
-            CallEnvironment { now: wall, seed: if calls_something { op.seed() } else { 0 }, known },
-            object.state.info(),
+            CallEnvironment {
+                now: wall,
+                seed: if calls_something { op.seed() } else { 0 },
+                pg_user_version: pg.progress.last_user_version,
+                known,
+            },
+            Snapshots { set: object.snaps.as_deref(), rollback: rollback_of(op, object, &self.view) },
+            past.map_or(object.state.live(), |past| past.info.as_deref()),
             answers,
         )
         .run(&op.message.ops, &op.operations);
@@ -72,8 +97,9 @@ impl Shard {
 
     /// A read of an object that does not exist: nothing is executed, and the reply carries no version
     /// (`PrimaryLogPG::do_op`, `OSDService::reply_op_error`).
-    fn reply_missing(&mut self, now: Time, key: Key, fx: &mut Fx) {
+    pub(super) fn reply_missing(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let op = self.take_op(key).expect("the caller saw it");
+        self.pace.on_answered(now, &op.stamps);
         self.signals.on_reply(now, &op, &self.sessions, Errno::NOENT.result(), (0, 0));
         let mut reply = op.message.reply(Errno::NOENT.result(), self.view.epoch, DURABLE);
         reply.ops = op.message.ops.iter().map(|o| OsdOpResult::of(o, 0, Rope::new())).collect();
@@ -87,13 +113,21 @@ impl Shard {
         let op = self.take_op(key).expect("the caller saw it");
         let ListOutcome { results, result, stats, side_effects, data_offset, .. } = outcome;
         let pg = &mut self.pgs[op.pg];
-        count(pg, stats);
+        // The primary's counts are the PG's.
+        if pg.phase != PgPhase::Replica {
+            count(pg, stats);
+        }
+        self.pace.on_answered(now, &op.stamps);
         self.signals.on_reply(now, &op, &self.sessions, result, (0, out_bytes(&results)));
         let mut reply = op.message.reply(result, epoch, DURABLE);
         reply.data_offset = data_offset.unwrap_or(0) as u16;
         reply.ops = results;
         // A method that returns ENOENT for an object that exists carries the floor of the next version.
-        reply.versions = match pg.objects[op.object].state.info() {
+        let info = match &op.past {
+            Some(past) => past.info.as_deref(),
+            None => pg.objects[op.object].state.info(),
+        };
+        reply.versions = match info {
             None => ReplyVersions::new(Eversion::ZERO, 0),
             Some(_) if result == Errno::NOENT.result() => {
                 ReplyVersions::failed(pg.progress.last_update, pg.progress.last_user_version)
@@ -193,12 +227,20 @@ impl Shard {
     /// The object changes: log entry, new info and the changes themselves in one transaction.
     fn commit_change(&mut self, key: Key, outcome: ListOutcome, wall: UTime, fx: &mut Fx) {
         let (epoch, output_max) = (self.view.epoch, self.config.limits.max_write_op_reply_len);
+        let (osd, context) = (self.config.osd, self.op(key).and_then(|op| self.snap_context(op)));
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         let pg = &mut self.pgs[op.pg];
-        let version = pg.next_version(epoch);
+        let mut version = pg.next_version(epoch);
         let object = &mut pg.objects[op.object];
         let ListOutcome {
-            result, results, mut changes, new_state, user_modified, stats, side_effects, ..
+            result,
+            results,
+            mut changes,
+            new_state,
+            user_modified,
+            mut stats,
+            side_effects,
+            ..
         } = outcome;
 
         if !pg.damaged.is_empty() {
@@ -206,6 +248,40 @@ impl Shard {
             super::damage::changed(pg, &id, size, &mut changes);
         }
         let object = &mut pg.objects[op.object];
+        let live = object.state.live();
+        let snaps = snapshots::after_write(
+            HeadBefore { size: live.map(|info| info.size), set: object.snaps.as_deref() },
+            context.as_ref(),
+            &changes,
+            &object.id,
+        );
+        let mut earlier = Vec::new();
+        let mut is_whiteout = false;
+        if let Some(after) = &snaps {
+            // The clone's entry comes first.
+            if let (Some(clone), Some(info)) = (after.new_clone, live) {
+                let made = make_clone(&object.id, info, clone, version, &mut changes);
+                stats.objects += 1;
+                stats.omap_objects += i64::from(info.flags.contains(ObjectFlags::OMAP));
+                let entry = |object| {
+                    LogEntry::of_osd(
+                        osd,
+                        EntryKind::Clone,
+                        object,
+                        version,
+                        Eversion::ZERO,
+                        info.user_version,
+                    )
+                };
+                earlier.push(entry(made));
+                version.version += 1;
+            }
+            stats.bytes += after.unshared as i64;
+            is_whiteout = new_state == NewState::Absent && !after.set.clones.is_empty();
+            // A whiteout counts as an object.
+            let (was, is) = (live.is_none() && object.state.info().is_some(), is_whiteout);
+            stats.objects += i64::from(is) - i64::from(was);
+        }
         let before = object.state.info();
         let prior_version = before.map_or(Eversion::ZERO, |i| i.version);
         let mut user_version = before.map_or(0, |i| i.user_version);
@@ -214,6 +290,12 @@ impl Shard {
             user_version = (pg.progress.last_user_version.max(user_version) + 1).max(version.version);
         }
         let after = match new_state {
+            NewState::Absent if is_whiteout => {
+                changes.push(Change::Touch { object: object.id.clone() });
+                let mut info = Box::new(ObjectInfo::new(object.id.object.clone()));
+                info.flags.set(ObjectFlags::WHITEOUT);
+                Some(info)
+            }
             NewState::Absent => None,
             NewState::Present(info) => Some(info),
             NewState::Unchanged => match std::mem::replace(&mut object.state, ObjectState::Unknown) {
@@ -235,6 +317,11 @@ impl Shard {
                     info.mtime = mtime;
                     info.local_mtime = wall;
                 }
+                if let Some(after) = &snaps {
+                    info.flags.set(ObjectFlags::SNAP_SET);
+                    let value = Bytes::from(after.set.to_vec(Features::ALL));
+                    changes.push(Change::SetAttr { object: object.id.clone(), name: SNAPS_ATTR, value });
+                }
                 let mut w = codec::Writer::with_capacity(Features::ALL, 384);
                 info.encode(&mut w);
                 let object = object.id.clone();
@@ -243,6 +330,7 @@ impl Shard {
             }
             None => ObjectState::Absent,
         };
+        object.snaps = snaps.filter(|_| object.state != ObjectState::Absent).map(|after| Box::new(after.set));
         let entry = LogEntry {
             kind,
             object: object.id.object.clone(),
@@ -268,7 +356,7 @@ impl Shard {
         reply.ops = results;
         reply.versions = ReplyVersions::new(version, user_version);
         op.stage = Stage::Committing(Box::new(Committing { reply, side_effects, written_bytes }));
-        self.submit_change(key, entry, changes, fx);
+        self.submit_change(key, earlier, entry, changes, fx);
     }
 
     /// Nothing changes, but how the request came out must be remembered: sent again, it comes out the same.
@@ -301,12 +389,19 @@ impl Shard {
         };
         let side_effects = if result >= 0 { side_effects } else { Default::default() };
         op.stage = Stage::Committing(Box::new(Committing { reply, side_effects, written_bytes: 0 }));
-        self.submit_change(key, entry, Vec::new(), fx);
+        self.submit_change(key, Vec::new(), entry, Vec::new(), fx);
     }
 
-    fn submit_change(&mut self, key: Key, entry: LogEntry, changes: Vec<Change>, fx: &mut Fx) {
+    fn submit_change(
+        &mut self,
+        key: Key,
+        earlier: Vec<LogEntry>,
+        entry: LogEntry,
+        changes: Vec<Change>,
+        fx: &mut Fx,
+    ) {
         let pg_key = self.op(key).expect("the caller made it").pg;
-        self.submit_entry(pg_key, Some(key), entry, changes, fx);
+        self.submit_entries(pg_key, Some(key), earlier, entry, changes, fx);
         if planted::has(PlantedBug::ReplyBeforeCommit)
             && let Some(op) = self.op(key)
             && let Stage::Committing(committing) = &op.stage
@@ -352,7 +447,8 @@ impl Shard {
             _ => (pending.copies().next().and_then(is_saved), Vec::new()),
         };
         match pending {
-            Pending::Entry { pg, interval, version } => {
+            Pending::Entry { pg, interval, version, submitted } => {
+                self.signals.totals.store_commits.record(now.since(submitted).as_nanos() as u64);
                 self.on_entry_durable(now, pg, interval, version, fx);
             }
             Pending::Log { pg, interval, version } => {
@@ -362,12 +458,17 @@ impl Shard {
             Pending::Progress { pg, interval, through } => {
                 self.on_progress_durable(pg, interval, through, fx);
             }
-            Pending::RemovePg(pg, removal) => self.go_on_removing(pg, removal, fx),
+            Pending::BadCopies { pg, interval, id } => self.on_bad_copies_durable(pg, interval, id, fx),
+            Pending::RemovePg(pg, removal, charge) => {
+                charge.into_iter().for_each(|charge| self.end_paced(charge));
+                self.go_on_removing(pg, removal, fx);
+            }
             Pending::RemovedPg(pg) => self.on_removed(pg, fx),
             Pending::CreatePg(pg) => self.on_created(pg, fx),
             Pending::Part { pg, from, lane } => self.on_part_committed(pg, from, lane, fx),
             Pending::Arrival(pg) => self.on_arrived(now, pg, fx),
             Pending::Leftover { pg, removal } => self.on_leftover_removed(pg, removal, fx),
+            Pending::Merge { pg, epoch } => self.on_merge_durable(pg, epoch, fx),
             Pending::Records(_) | Pending::Split(_) | Pending::Nobody => {}
             #[cfg(feature = "erasure-trial")]
             Pending::ShardRead(_) => unreachable!("reads do not commit"),
@@ -378,6 +479,8 @@ impl Shard {
             | Pending::Departure { .. }
             | Pending::PushRead(_)
             | Pending::InfoRead(_)
+            | Pending::Trim(_)
+            | Pending::Survey(_)
             | Pending::Scan(_) => unreachable!("reads do not commit"),
         }
         saved.into_iter().chain(all_saved).for_each(|copy| self.on_saved(now, copy, fx));
@@ -392,6 +495,7 @@ impl Shard {
         let Committing { reply, side_effects, written_bytes } = *committing;
         op.stamps.durable = now;
         let bytes = (written_bytes, out_bytes(&reply.ops));
+        self.pace.on_answered(now, &op.stamps);
         self.signals.on_reply(now, &op, &self.sessions, reply.result, bytes);
         self.pgs[op.pg].objects[op.object].end_write();
         self.send_committed(&mut op, reply, fx);
@@ -434,6 +538,14 @@ impl Shard {
             let CommitWaiter { conn, tid, reply, held, .. } = w;
             self.reply_by_lease(now, pg_key, conn, Message::with_tid(tid, reply), held, fx);
         }
+    }
+}
+
+/// The object exists for a read. A deleted head has a list of snapshots while it has clones.
+fn is_there(op: &Op, object: &ObjectContext) -> bool {
+    match op.snap {
+        SnapId::DIR => object.state.info().is_some(),
+        _ => op.past.is_some() || object.state.live().is_some(),
     }
 }
 

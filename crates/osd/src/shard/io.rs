@@ -2,9 +2,11 @@
 
 use super::moving::MoveMessage;
 use super::op::Parked;
-use super::replicated::{LeaseNews, MarkAnswer, PgStatus, UnfoundPage};
+use super::replicated::{LeaseNews, MarkAnswer, PgStatus, ScrubWish, UnfoundPage};
 use super::view::ClusterView;
+use crate::control::MergeVersions;
 use crate::options::LimitOptions;
+use crate::pace::{PaceReport, PaceShare};
 use crate::pg::role::LostMode;
 use crate::signals::{OpRecord, ShardFigures, ShardHistograms, TrackingLimits};
 use machine::net::{CloseReason, Held, Peer};
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
 use wire::messages::{MOSDBackoff, MOSDOp, MOSDPeer, Message};
 use wire::types::{
-    Epoch, Eversion, HObject, OsdId, PastIntervals, PgId, PgState, RecoveredCounts, SpgId, UTime,
+    Epoch, Eversion, HObject, OsdId, PastIntervals, PgId, PgState, RecoveredCounts, ScrubStamps, SpgId, UTime,
 };
 
 #[derive(Debug)]
@@ -82,6 +84,11 @@ pub enum Input {
         pg: PgId,
         flags: PgState,
     },
+    /// An operator or the schedule wants a PG scrubbed.
+    Scrub {
+        pg: PgId,
+        wish: ScrubWish,
+    },
     /// The bounds of one operation have changed.
     Limits(Box<LimitOptions>),
     /// What a clock on the wall shows now. Told every second or so; between, it is carried on by [`machine::Time`].
@@ -118,6 +125,10 @@ pub enum Input {
         pg: SpgId,
         epoch: Epoch,
     },
+    /// The source of a pending merge on this core: its primary says whether it is ready, its members tell the primary.
+    LookAtMerge {
+        source: SpgId,
+    },
     /// The control machine wants every PG's figures.
     Report,
     /// Somebody asks about operations; answered by [`ToControl::Answered`].
@@ -125,6 +136,8 @@ pub enum Input {
         id: u64,
         inquiry: Inquiry,
     },
+    /// The law's decision on background work.
+    Pace(PaceShare),
     /// Which operations count as slow, and how many are remembered.
     Tracking(TrackingLimits),
     Deadline,
@@ -246,6 +259,8 @@ pub enum ToControl {
     /// Requests need the leases of these OSDs.
     LeasesUsed {
         osds: Vec<i32>,
+        /// For reads of copies, of which this OSD is not the primary.
+        is_for_copies: bool,
     },
     /// No reply that needs a lease leaves this core any more.
     LeasesEnded,
@@ -271,10 +286,23 @@ pub enum ToControl {
     Removed {
         pg: SpgId,
     },
+    /// The merge of this map is durable.
+    Merged {
+        pg: SpgId,
+        epoch: Epoch,
+    },
+    /// The primary of the source of a pending merge, as of this map.
+    MergeState {
+        source: PgId,
+        epoch: Epoch,
+        state: MergeState,
+    },
     Report {
         pgs: Vec<PgReport>,
         figures: Box<ShardFigures>,
     },
+    /// Latencies and demand of a core with background work.
+    Pace(Box<PaceReport>),
     /// To [`Input::Inquire`].
     Answered {
         id: u64,
@@ -284,6 +312,12 @@ pub enum ToControl {
     Damaged {
         pg: SpgId,
         object: HObject,
+    },
+    /// A line about a PG's scrub, for the cluster's log.
+    Scrub {
+        pg: SpgId,
+        is_error: bool,
+        text: String,
     },
     /// Unfound objects stay as they are, because an OSD cannot read its copies of them. `object` is the first of them.
     NotGivenUp {
@@ -315,12 +349,27 @@ pub enum ToControl {
     StoreFailed,
 }
 
+/// The readiness of two PGs for their merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeState {
+    /// Both are clean and quiet on every member.
+    Ready { versions: MergeVersions, last_epoch_started: Epoch, last_epoch_clean: Epoch },
+    /// Peering, recovery or a member's answer is under way.
+    Waiting,
+    /// They will not be ready soon.
+    Hindered,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedPg {
     pub pg: SpgId,
     /// 0: unknown.
     pub created: Epoch,
     pub split_bits: u8,
+    /// The last map that split the copy, or made it by a split.
+    pub split_at: Epoch,
+    /// The copy has every merge of maps up to this one.
+    pub merged_through: Epoch,
 }
 
 /// A PG's figures, as statistics report them.
@@ -337,6 +386,7 @@ pub struct PgReport {
     pub duplicates_len: usize,
     /// Objects that were found damaged.
     pub damaged: usize,
+    pub scrub: ScrubStamps,
     pub stats: crate::pg::meta::PgStats,
     pub recovered: RecoveredCounts,
 }
@@ -394,6 +444,9 @@ pub enum PgOrder {
     Idle { pg: SpgId },
     /// Some of its objects now belong to `children`, new PGs on the same core, each with its split bits.
     Split { pg: SpgId, split_bits: u8, children: Vec<(SpgId, u8)>, epoch: Epoch },
-    /// Its pool is gone.
+    /// The PG takes over the objects of `source`, whose copy is on the same core or not here. The copy is whole if both are at
+    /// these versions, and is to be backfilled otherwise.
+    Merge { pg: SpgId, source: Option<SpgId>, split_bits: u8, epoch: Epoch, versions: Option<MergeVersions> },
+    /// Its pool is gone, or it was merged and the copy is of no use.
     Remove { pg: SpgId },
 }

@@ -3,18 +3,18 @@
 use super::op::Parked;
 use super::{Fx, Pending, Shard};
 use crate::errno::Errno;
-use crate::pg::CommitWaiter;
+use crate::pg::{CommitWaiter, Pg};
 use crate::slab::Key;
 use bytes::Bytes;
-use codec::{Decode, Encode, Reader, Rope};
+use codec::{Decode, Encode, Features, Reader, Rope, Writer};
 use machine::net::Held;
 use machine::{ConnId, Time};
 use std::collections::VecDeque;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
 use wire::messages::{MOSDOp, OsdOpResults};
 use wire::types::{
-    HObject, LegacyListPage, ListPage, ListedObject, OpCode, OsdFlags, OsdOp, OsdOpResult, ReplyVersions,
-    SnapId,
+    HObject, LegacyListPage, ListPage, ListedObject, Name, OpCode, OsdFlags, OsdOp, OsdOpResult,
+    ReplyVersions, SnapId,
 };
 
 /// A request that lists. Its operations are carried out one after another.
@@ -66,6 +66,17 @@ impl Shard {
             return self.finish_listing(now, key, result, fx);
         };
         let pg = &self.pgs[list.pg];
+        if op.code == OpCode::SCRUBLS {
+            let (result, output) = match list_inconsistent(pg, &op.input) {
+                Ok(output) => (0, Rope::from(output)),
+                Err(errno) => (errno.result(), Rope::new()),
+            };
+            list.results.push(OsdOpResult::of(op, result, output));
+            return match result {
+                0 => self.next_list_op(now, key, 0, fx),
+                errno => self.finish_listing(now, key, errno, fx),
+            };
+        }
         let (start, page) = match begin_page(op, list.message.object.snap) {
             Ok(begun) => begun,
             Err(errno) => {
@@ -168,6 +179,43 @@ impl Shard {
         let List { conn, tid, pg, held, .. } = *list;
         self.reply_when_committed(now, pg, CommitWaiter { version, conn, tid, reply, held }, fx);
     }
+}
+
+/// `scrub_ls_arg_t` to `scrub_ls_result_t`: the inconsistent objects by namespace, name and snapshot.
+fn list_inconsistent(pg: &Pg, input: &[u8]) -> Result<Bytes, Errno> {
+    let mut r = Reader::new(input);
+    let (interval, wants_snap_sets, start, max) = r.envelope("scrub_ls_arg_t", 1, |r, _| {
+        let (interval, wants_snap_sets) = (r.u32()?, r.u32()?);
+        let start: (Name, Name, SnapId) = {
+            let (name, namespace) = (r.get()?, r.get()?);
+            (namespace, name, SnapId(r.u64()?))
+        };
+        Ok((interval, wants_snap_sets != 0, start, r.u64()?))
+    })?;
+    let since = pg.interval.since;
+    if interval != 0 && interval != since {
+        return Err(Errno::AGAIN);
+    }
+    if pg.scrub.stamps.scrubs == 0 {
+        return Err(Errno::NOENT);
+    }
+    let place = |o: &HObject| (o.namespace.clone(), o.name.clone(), o.snap);
+    let mut records: Vec<_> = match wants_snap_sets {
+        true => Vec::new(),
+        false => pg.scrub.objects.iter().map(|(object, record)| (place(object), record)).collect(),
+    };
+    records.retain(|(place, _)| start.1.is_empty() || *place > start);
+    records.sort_by(|a, b| a.0.cmp(&b.0));
+    records.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+    let mut w = Writer::new(Features::NONE);
+    w.envelope(1, 1, |w| {
+        w.u32(since);
+        w.count(records.len());
+        for (_, record) in records {
+            w.blob(&record.to_stock());
+        }
+    });
+    Ok(w.into_bytes())
 }
 
 fn begin_page(op: &OsdOp, snap: SnapId) -> Result<(HObject, Page), Errno> {

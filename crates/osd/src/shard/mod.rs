@@ -16,29 +16,34 @@ mod damage;
 mod finish;
 mod io;
 mod listing;
+mod merging;
 pub mod moving;
 mod op;
 mod orders;
+mod pacing;
 mod replicated;
 mod rest;
 mod room;
 mod session;
 mod signals;
+mod snapshots;
 mod turn;
 mod view;
 mod watches;
 
 pub use io::{
-    Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgAnswer, PgOrder, PgReport, StoreSpace,
-    ToControl,
+    Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, MergeState, PgAnswer, PgOrder, PgReport,
+    StoreSpace, ToControl,
 };
 pub use moving::Moving;
 pub use op::{Access, Parked};
+pub use pacing::PaceCharge;
 pub use replicated::{
-    BACKFILL_SCAN_MAX, LEASE_KEPT, LeaseNews, MarkAnswer, Pauses, PeerStatus, PgStatus, PlacesInUse,
-    ProgressStatus, PushCharge, READ_LEASE, READ_LEASE_MARGIN, UnfoundObject, UnfoundPage, choose,
+    BACKFILL_SCAN_MAX, CopyReads, LEASE_KEPT, LeaseNews, MarkAnswer, Pauses, PeerStatus, PgStatus,
+    PlacesInUse, ProgressStatus, PushCharge, READ_LEASE, READ_LEASE_MARGIN, Scrub, ScrubRecords, ScrubTimes,
+    ScrubWish, Survey, Trims, UnfoundObject, UnfoundPage, choose,
 };
-pub use view::{ClusterView, PoolView};
+pub use view::{ClusterView, PoolSnapshots, PoolView};
 
 use crate::fast_map::FastMap;
 use crate::ops::Limits;
@@ -102,6 +107,8 @@ pub struct Shard {
     /// The PG that is leaving for another core.
     departing: Option<Key>,
     next_move: u64,
+    /// The core has several store shards: two PGs may have none in common.
+    is_divided: bool,
     /// PGs that cannot come: what an earlier move has left is in the way.
     obstructed: BTreeSet<SpgId>,
     /// PGs of which this OSD is the primary and that do not serve yet.
@@ -113,7 +120,8 @@ pub struct Shard {
     /// PGs whose places have changed. They go on in this step.
     woken: BTreeSet<Key>,
     reservations: replicated::Reservations,
-    push_budget: replicated::PushBudget,
+    scrub_places: replicated::ScrubPlaces,
+    pace: pacing::Pace,
     /// Statements of intervals that the map does not have yet.
     early: replicated::Early,
     next_transfer: u64,
@@ -140,7 +148,7 @@ enum Pending {
     /// A new PG's collection is on its way to stable storage.
     CreatePg(Key),
     /// A part of a deleted PG is being listed, or removed.
-    RemovePg(Key, CollectionRemoval),
+    RemovePg(Key, CollectionRemoval, Option<PaceCharge>),
     /// The objects of a PG are removed, and the collection with them.
     RemovedPg(Key),
     /// An entry of a PG's log, with its change.
@@ -148,6 +156,7 @@ enum Pending {
         pg: Key,
         interval: Epoch,
         version: Eversion,
+        submitted: Time,
     },
     /// A PG's log as a merge left it.
     Log {
@@ -160,12 +169,22 @@ enum Pending {
     PushWrite(Box<replicated::TransferStep>),
     /// A range of objects is being listed.
     Scan(replicated::ScanStep),
+    /// A range of objects is being listed, or an object of it read, for a scrub.
+    Survey(replicated::SurveyStep),
+    /// Copies that a scrub found bad are noted as missing.
+    BadCopies {
+        pg: Key,
+        interval: Epoch,
+        id: u64,
+    },
     /// A backfill's progress is on its way to stable storage.
     Progress {
         pg: Key,
         interval: Epoch,
         through: HObject,
     },
+    /// Objects are listed, or one is read, for a trim.
+    Trim(replicated::TrimStep),
     /// The info of a damaged object is being read.
     InfoRead(Box<replicated::InfoRead>),
     /// A member's shard is being read for its primary.
@@ -175,6 +194,11 @@ enum Pending {
     Records(Key),
     /// A parent's part of a split, which gives the children their objects.
     Split(Vec<Key>),
+    /// The last part of a merge with the map of this epoch.
+    Merge {
+        pg: Key,
+        epoch: Epoch,
+    },
     /// Nobody waits for it.
     Nobody,
     /// Something of a PG that is leaving is being read. `id`: of the departure.
@@ -207,8 +231,11 @@ impl Pending {
             Pending::Entry { pg, .. } | Pending::Log { pg, .. } | Pending::Progress { pg, .. } => {
                 (Some(*pg), &[])
             }
-            Pending::CreatePg(pg) | Pending::RemovePg(pg, _) | Pending::RemovedPg(pg) => (Some(*pg), &[]),
-            Pending::Arrival(pg) | Pending::Records(pg) => (Some(*pg), &[]),
+            Pending::CreatePg(pg) | Pending::RemovePg(pg, ..) | Pending::RemovedPg(pg) => (Some(*pg), &[]),
+            Pending::Arrival(pg)
+            | Pending::Records(pg)
+            | Pending::Merge { pg, .. }
+            | Pending::BadCopies { pg, .. } => (Some(*pg), &[]),
             Pending::PushWrite(step) => (Some(step.pg), &[]),
             Pending::Split(pgs) => (None, pgs),
             _ => (None, &[]),
@@ -245,13 +272,15 @@ impl Shard {
             signals,
             departing: None,
             next_move: 0,
+            is_divided: false,
             obstructed: BTreeSet::new(),
             peering: BTreeSet::new(),
             strays: BTreeMap::new(),
             due: BTreeSet::new(),
             woken: BTreeSet::new(),
             reservations: replicated::Reservations::default(),
-            push_budget: replicated::PushBudget::default(),
+            scrub_places: replicated::ScrubPlaces::default(),
+            pace: pacing::Pace::default(),
             early: VecDeque::new(),
             next_transfer: 0,
             unfound_lists: BTreeMap::new(),
@@ -261,6 +290,11 @@ impl Shard {
             #[cfg(feature = "planted-bugs")]
             held_reply: None,
         }
+    }
+
+    /// `is_divided`: the core has several store shards.
+    pub fn set_divided(&mut self, is_divided: bool) {
+        self.is_divided = is_divided;
     }
 
     /// PGs that cannot come from another core.
@@ -356,7 +390,7 @@ impl Machine for Shard {
                 self.sessions.insert(conn, Session::new(peer));
             }
             Input::Closed { conn, .. } => self.on_closed(now, conn),
-            Input::Backoff { conn, message } => self.on_backoff(conn, &message),
+            Input::Backoff { conn, message } => self.on_backoff(conn, message, fx),
             Input::Peer { from, message, held } => self.on_peer(now, from, message, held, fx),
             Input::LinkReset { osd } => self.on_link_reset(now, osd, fx),
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
@@ -367,21 +401,27 @@ impl Machine for Shard {
                 self.settle_local();
                 self.settle_lent(None, fx);
             }
-            Input::Wall { now: wall } => self.wall_offset_ns = wall.as_nanos().wrapping_sub(now.0),
+            Input::Wall { now: wall } => {
+                self.wall_offset_ns = wall.as_nanos().wrapping_sub(now.0);
+                self.look_for_due_scrubs(fx);
+            }
             Input::Space { full } => {
                 self.store_full = full;
                 self.have_withheld_sent_again(fx);
             }
             Input::Usage(space) => self.space = Some(space),
             Input::Force { pg, flags } => self.force(pg, flags, fx),
+            Input::Scrub { pg, wish } => self.want_scrub(pg, wish, fx),
             Input::Depart { pg, to, cores } => self.depart(now, pg, to, cores, fx),
             Input::Cross { pg } => self.cross(pg, fx),
             Input::Stay { pg } => self.stay_as_told(now, pg, fx),
             Input::Switch { pg, source } => self.say(source, pg, moving::MoveMessage::Switched, fx),
             Input::Move { from, pg, message } => self.on_move(now, from, pg, message, fx),
             Input::Recreate { pg, epoch } => self.recreate(now, pg, epoch, fx),
+            Input::LookAtMerge { source } => self.look_at_merge(source, fx),
             Input::Report => self.report(now, fx),
             Input::Inquire { id, inquiry } => self.inquire(now, id, inquiry, fx),
+            Input::Pace(share) => self.set_share(share),
             Input::Tracking(limits) => self.signals.history.set_limits(limits),
             Input::Deadline => {}
         }
@@ -393,14 +433,14 @@ impl Machine for Shard {
             self.take_woken(fx);
             self.take_turns(now, fx);
         }
-        self.go_on_waiting_pushes(fx);
+        self.go_on_waiting(fx);
         self.go_on_departing(now, fx);
         // A PG that stays after all goes on with what it has held.
         self.take_turns(now, fx);
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.timers.first().map(|(at, _)| *at)
+        Time::earliest(self.timers.first().map(|(at, _)| *at), self.pace.next_at(self.step_time))
     }
 
     fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
@@ -416,7 +456,11 @@ impl Machine for Shard {
         for (_, pending) in self.pending.iter() {
             if let Pending::Op(op) = pending {
                 let pg = self.pgs.get(op.pg).expect("a request's PG is there");
-                assert!(matches!(pg.phase, PgPhase::Active), "{} has requests and is not served", pg.id);
+                assert!(
+                    matches!(pg.phase, PgPhase::Active | PgPhase::Replica),
+                    "{} has requests and is not served",
+                    pg.id
+                );
                 assert!(pg.objects.get(op.object).is_some(), "a request's object is in memory");
             }
         }
@@ -428,5 +472,6 @@ impl Machine for Shard {
             assert!(!is_read || pg.progress.log == pg.log.counts(), "{}: the log's counts", pg.id);
         }
         self.check_places();
+        self.check_pace();
     }
 }

@@ -9,9 +9,9 @@ use crate::slab::Key;
 use machine::net::Held;
 use machine::{ConnId, Time};
 use smallvec::SmallVec;
-use store::{Answer, Query};
+use store::{Answer, ObjectId, Query};
 use wire::messages::{MOSDOp, MOSDOpReply, OsdOps};
-use wire::types::{OpCode, OsdFlags, ReqId};
+use wire::types::{ObjectInfo, OpCode, OsdFlags, ReqId, SnapId};
 
 /// A request that has not begun: it waits for a map, or for its PG to be read.
 #[derive(Debug)]
@@ -60,12 +60,28 @@ pub struct Op {
     pub order: u64,
     pub stage: Stage,
     pub stamps: OpStamps,
+    /// The snapshot that it reads; [`SnapId::HEAD`] for the head, [`SnapId::DIR`] for the list of snapshots.
+    pub snap: SnapId,
+    /// Its reading of the info reads the snapshot set, too.
+    pub reads_snaps: bool,
+    /// Made when it reads a clone, or rolls back to one.
+    pub past: Option<Box<Past>>,
     /// Made when a class call needs to read.
     pub call_reads: Option<Box<CallReads>>,
     /// Made when a read needs more than the store here.
     #[cfg(feature = "erasure-trial")]
     pub gather: Option<Box<super::replicated::Gather>>,
     pub held: Held,
+}
+
+/// The clone that a request is about.
+#[derive(Debug)]
+pub struct Past {
+    pub id: ObjectId,
+    /// Once it has been read.
+    pub info: Option<Box<ObjectInfo>>,
+    /// Of a rollback: the answers that the list's operations take.
+    pub planned: Vec<Answer>,
 }
 
 /// What class calls of a request have read so far.
@@ -140,6 +156,21 @@ pub fn called(operations: &[Operation]) -> SmallVec<[&'static Method; 2]> {
 }
 
 impl Op {
+    /// It reads a clone, or the head as a snapshot that no write has followed.
+    pub fn is_of_snapshot(&self) -> bool {
+        self.snap < SnapId::HEAD
+    }
+
+    /// The clone that its read under way is of.
+    pub fn reads_past(&self) -> Option<&Past> {
+        self.past.as_deref().filter(|past| past.info.is_none() || !self.access.writes)
+    }
+
+    /// The snapshot of its rollback.
+    pub fn rollback(&self) -> Option<SnapId> {
+        self.operations.iter().find_map(Operation::rollback)
+    }
+
     /// Random enough for names that must not collide, and the same each time this request is run: no two requests
     /// of a cluster have the same id. (SplitMix64 over its parts.)
     pub fn seed(&self) -> u64 {

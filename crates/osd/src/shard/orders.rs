@@ -2,6 +2,7 @@
 //! them when the daemon starts.
 
 use super::io::{LoadedPg, PgOrder, PgReport};
+use super::pacing::{PaceCharge, WaitingStep};
 use super::view::ClusterView;
 use super::watches::Timer;
 use super::{Effect, Fx, Parked, Pending, Shard, ToControl};
@@ -101,13 +102,14 @@ impl Shard {
         self.loading.outstanding -= 1;
         let pg = &mut self.pgs[pg_key];
         match stored {
-            Ok(Stored { history, progress, log, damaged, missing, is_old }) => {
+            Ok(Stored { history, progress, log, damaged, missing, scrub, is_old }) => {
                 (pg.durable, pg.committed) = (progress.last_update, progress.last_update);
                 pg.history = history;
                 pg.progress = progress;
                 pg.log = log;
                 pg.missing = missing;
                 pg.damaged = damaged;
+                pg.scrub = scrub;
                 pg.phase = PgPhase::Stray;
                 self.note_loaded(pg_key);
                 if is_old {
@@ -132,7 +134,13 @@ impl Shard {
 
     fn note_loaded(&mut self, key: Key) {
         let Pg { id, split_bits, history, .. } = self.pgs[key];
-        self.loading.loaded.push(LoadedPg { pg: id, created: history.created, split_bits });
+        self.loading.loaded.push(LoadedPg {
+            pg: id,
+            created: history.created,
+            split_bits,
+            split_at: history.last_epoch_split,
+            merged_through: history.merged.through,
+        });
     }
 
     /// Moves the log of an older program into records of the collection.
@@ -160,15 +168,15 @@ impl Shard {
         key
     }
 
-    pub(super) fn remove_pg(&mut self, key: Key) {
-        if let Some(pg) = self.pgs.remove(key) {
-            self.pg_by_id.remove(&pg.id);
-            // An acknowledgement may go to another core, on which the PG would be now.
-            for session in self.sessions.values_mut() {
-                session.backoffs.remove(&pg.id);
-                session.unacknowledged_backoffs.remove(&pg.id);
-            }
+    pub(super) fn remove_pg(&mut self, key: Key) -> Option<Pg> {
+        let pg = self.pgs.remove(key)?;
+        self.pg_by_id.remove(&pg.id);
+        // Nobody is held back from a PG that is not here.
+        for session in self.sessions.values_mut() {
+            session.backoffs.remove(&pg.id);
+            session.unacknowledged_backoffs.remove(&pg.id);
         }
+        Some(pg)
     }
 
     pub(super) fn on_map(&mut self, now: Time, view: Arc<ClusterView>, orders: Vec<PgOrder>, fx: &mut Fx) {
@@ -182,6 +190,7 @@ impl Shard {
         self.take_early(now, fx);
         self.release_waiting_for_map(now, fx);
         self.have_withheld_sent_again(fx);
+        self.look_for_trims();
     }
 
     pub(super) fn obey(&mut self, now: Time, order: PgOrder, fx: &mut Fx) {
@@ -192,8 +201,12 @@ impl Shard {
         {
             return self.hold_order(key, order, fx);
         }
+        // Orders for the PG that a later split makes anew.
+        if let Some(key) = known.filter(|key| self.pgs[*key].merges_into.is_some()) {
+            return self.pgs[key].after_loading.push(order);
+        }
         if known.is_some_and(|key| self.pgs[key].phase == PgPhase::Removing) {
-            return self.obey_while_removed(&order, fx);
+            return self.obey_while_removed(order, fx);
         }
         // A PG that is leaving for another core stays. What it has held is of the role that ends now.
         if let Some(key) = known {
@@ -218,18 +231,25 @@ impl Shard {
             (PgOrder::Split { split_bits, children, epoch, .. }, Some(key)) => {
                 self.split(now, key, split_bits, children, epoch, fx);
             }
+            (order @ PgOrder::Merge { .. }, known) => self.obey_merge(known, order, fx),
             (PgOrder::Remove { .. }, Some(key)) => self.begin_removal(key, fx),
-            (PgOrder::Idle { .. } | PgOrder::Split { .. } | PgOrder::Remove { .. }, None) => {}
+            // It was removed a moment ago.
+            (PgOrder::Remove { pg }, None) => fx.push(Effect::Control(ToControl::Removed { pg })),
+            (PgOrder::Idle { .. } | PgOrder::Split { .. }, None) => {}
         }
     }
 
     /// The objects of a PG that is being removed go. So do those that a split would give to its children: there are no copies of
     /// them here.
-    fn obey_while_removed(&self, order: &PgOrder, fx: &mut Fx) {
-        if let PgOrder::Split { children, .. } = order {
-            for (pg, _) in children {
-                fx.push(Effect::Control(ToControl::Removed { pg: *pg }));
+    fn obey_while_removed(&mut self, order: PgOrder, fx: &mut Fx) {
+        match order {
+            PgOrder::Split { children, .. } => {
+                for (pg, _) in children {
+                    fx.push(Effect::Control(ToControl::Removed { pg }));
+                }
             }
+            order @ PgOrder::Merge { .. } => self.obey_merge(None, order, fx),
+            PgOrder::Interval { .. } | PgOrder::Idle { .. } | PgOrder::Remove { .. } => {}
         }
     }
 
@@ -241,11 +261,15 @@ impl Shard {
     }
 
     /// An order waits until the PG is read. The children of a split have places meanwhile, so that no order makes them anew.
-    fn hold_order(&mut self, key: Key, order: PgOrder, fx: &mut Fx) {
+    pub(super) fn hold_order(&mut self, key: Key, order: PgOrder, fx: &mut Fx) {
         if let PgOrder::Split { children, .. } = &order {
             for (id, bits) in children {
                 let known = self.pg_by_id.get(id);
-                if known.is_none_or(|known| self.pgs[*known].phase != PgPhase::Loading) {
+                // A merge that waits before this split takes the copy.
+                let is_awaited = |key: &Key| {
+                    self.pgs[*key].phase == PgPhase::Loading || self.pgs[*key].merges_into.is_some()
+                };
+                if !known.is_some_and(is_awaited) {
                     self.discard_half_made(*id, fx);
                     self.insert_pg(Pg::new(*id, *bits, PgPhase::Loading));
                 }
@@ -260,11 +284,11 @@ impl Shard {
         if self.pgs[key].phase == PgPhase::Loading {
             let pg = &mut self.pgs[key];
             let (orders, parked) = (std::mem::take(&mut pg.after_loading), std::mem::take(&mut pg.parked));
-            self.remove_pg(key);
+            drop(self.remove_pg(key));
             return Place { orders, parked };
         }
         match is_unreadable {
-            true => self.remove_pg(key),
+            true => drop(self.remove_pg(key)),
             false => self.discard_half_made(id, fx),
         }
         Place::default()
@@ -291,7 +315,8 @@ impl Shard {
             false => self.divide(key, split_bits, &children, epoch, fx),
         }
         for ((id, _), Place { orders, parked }) in children.iter().zip(places) {
-            let child = self.pg_by_id[id];
+            // A merge whose order waited for the split has taken the child over.
+            let Some(&child) = self.pg_by_id.get(id) else { continue };
             if !is_unreadable {
                 self.stay_awake(now, child);
             }
@@ -317,8 +342,13 @@ impl Shard {
             let mut child = Pg::new(id, bits, PgPhase::Stray);
             child.log = parent.log.split_off(belongs);
             child.damaged = parent.damaged.extract_if(.., |o| belongs(o)).collect();
+            child.scrub.stamps = parent.scrub.stamps;
+            child.scrub.objects = parent.scrub.objects.extract_if(.., |o, _| belongs(o)).collect();
+            child.scrub.recount();
+            parent.scrub.recount();
             child.missing = parent.missing.split_off(belongs);
             child.history = parent.history;
+            child.history.merged.through = child.history.merged.through.max(epoch);
             child.progress = parent.progress.clone();
             child.progress.recovered = Default::default();
             (child.progress.log, parent.progress.log) = (child.log.counts(), parent.log.counts());
@@ -333,6 +363,12 @@ impl Shard {
             ];
             changes.extend(meta::set_history(&child.meta, &child.history, &child.progress));
             changes.extend(log_records::replace(&child.log));
+            if child.scrub != Default::default() {
+                parent_changes.push(meta::set_scrub_stamps(&parent.meta, &parent.scrub.stamps));
+                parent_changes.push(meta::remove_inconsistent(&parent.meta, child.scrub.objects.keys()));
+                changes.push(meta::set_scrub_stamps(&child.meta, &child.scrub.stamps));
+                changes.push(meta::set_inconsistent(&child.meta, child.scrub.objects.values()));
+            }
             if !child.damaged.is_empty() {
                 parent_changes.push(meta::remove_damaged(&parent.meta, &child.damaged));
                 changes.push(meta::set_damaged(&child.meta, &child.damaged));
@@ -396,8 +432,19 @@ impl Shard {
     }
 
     pub(super) fn go_on_removing(&mut self, pg_key: Key, removal: CollectionRemoval, fx: &mut Fx) {
+        self.begin_step(WaitingStep::Removal { pg: pg_key, removal }, fx);
+    }
+
+    /// The step of a removal has room.
+    pub(super) fn list_for_removal(
+        &mut self,
+        pg_key: Key,
+        removal: CollectionRemoval,
+        charge: PaceCharge,
+        fx: &mut Fx,
+    ) {
         let request = removal.request(self.pgs[pg_key].collection);
-        let key = self.pending.insert(Pending::RemovePg(pg_key, removal));
+        let key = self.pending.insert(Pending::RemovePg(pg_key, removal, Some(charge)));
         self.read(key, request, fx);
     }
 
@@ -407,8 +454,12 @@ impl Shard {
         answers: Result<Vec<Answer>, ReadError>,
         fx: &mut Fx,
     ) {
-        let Some(Pending::RemovePg(pg_key, removal)) = self.pending.get_mut(key) else { return };
+        let Some(Pending::RemovePg(pg_key, _, charge)) = self.pending.get_mut(key) else { return };
         let pg_key = *pg_key;
+        if answers.is_err() {
+            // The repetition is a listing at long intervals: it has no charge.
+            drop(charge.take());
+        }
         let Some(pg) = self.pgs.get(pg_key) else { return drop(self.pending.remove(key)) };
         let collection = pg.collection;
         let answers = match answers {
@@ -420,12 +471,11 @@ impl Shard {
                 return;
             }
         };
-        let mut removal = std::mem::take(removal);
-        self.pending.remove(key);
+        let Some(Pending::RemovePg(_, mut removal, charge)) = self.pending.remove(key) else { return };
         let changes = removal.changes(answers);
         let pending = match removal.is_last() {
             true => Pending::RemovedPg(pg_key),
-            false => Pending::RemovePg(pg_key, removal),
+            false => Pending::RemovePg(pg_key, removal, charge),
         };
         self.submit(pending, Transaction { collection, changes }, fx);
     }
@@ -433,7 +483,7 @@ impl Shard {
     /// Repeats a listing that failed.
     pub(super) fn list_removal_again(&mut self, key: Key, fx: &mut Fx) {
         let request = match self.pending.get(key) {
-            Some(Pending::RemovePg(pg, removal)) => {
+            Some(Pending::RemovePg(pg, removal, _)) => {
                 self.pgs.get(*pg).map(|pg| removal.request(pg.collection))
             }
             Some(Pending::Leftover { pg, removal }) => Some(removal.request(Collection::Pg(*pg))),
@@ -462,7 +512,8 @@ impl Shard {
             log_tail: pg.log.tail(),
             log_len: pg.log.counts().entries as usize,
             duplicates_len: pg.log.counts().duplicates as usize,
-            damaged: pg.damaged.len(),
+            damaged: pg.damaged.iter().filter(|object| !pg.scrub.objects.contains_key(*object)).count(),
+            scrub: pg.scrub.stamps,
             stats: pg.progress.stats,
             recovered: pg.progress.recovered,
             status: self.status_of(pg),
@@ -479,6 +530,7 @@ impl PgOrder {
             PgOrder::Interval { pg, .. }
             | PgOrder::Idle { pg }
             | PgOrder::Split { pg, .. }
+            | PgOrder::Merge { pg, .. }
             | PgOrder::Remove { pg } => *pg,
         }
     }

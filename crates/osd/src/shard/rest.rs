@@ -145,6 +145,10 @@ impl Shard {
     fn on_log_awake(&mut self, now: Time, key: Key, fx: &mut Fx) {
         self.pgs[key].is_log_wanted = false;
         self.stay_awake(now, key);
+        // The source of a merge has no orders of its own any more.
+        if self.go_on_merging(now, key, fx) {
+            return;
+        }
         self.obey_held_orders(now, key, fx);
         if self.pgs.get(key).is_none() {
             return;
@@ -187,6 +191,8 @@ impl Shard {
         let is_member = interval.acting.contains(&own) || interval.up.contains(&own);
         *pg = Pg {
             moves: pg.moves,
+            // The target of a merge waits for this copy, and goes on without it.
+            merges_into: pg.merges_into.take(),
             after_loading: std::mem::take(&mut pg.after_loading),
             old_reads_until: pg.old_reads_until,
             past: pg.past.clone(),
@@ -204,7 +210,9 @@ impl Shard {
                 self.tell_peer(key, primary, report, fx);
             }
         }
-        self.obey_held_orders(now, key, fx);
+        if !self.go_on_merging(now, key, fx) {
+            self.obey_held_orders(now, key, fx);
+        }
         self.take_statements_of(now, id, fx);
     }
 

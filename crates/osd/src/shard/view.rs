@@ -3,9 +3,12 @@
 use crate::control::CopyStarts;
 use crate::fast_map::{FastMap, FastSet};
 use crate::node::Failsafe;
-use std::collections::BTreeMap;
+use crate::object::snapshots::SnapContext;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use wire::types::{EntityAddr, Epoch, OsdMap, OsdRow, OsdState, PoolId, SpgId};
+use wire::types::{
+    EntityAddr, Epoch, IntervalSet, OsdMap, OsdRow, OsdState, PgId, PgPool, PoolFlags, PoolId, SnapId, SpgId,
+};
 
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
@@ -23,6 +26,8 @@ pub struct ClusterView {
     pub blocklist: FastSet<EntityAddr>,
     /// Hosts and networks, rare: `(address, prefix bits)`.
     pub blocklist_ranges: Vec<(std::net::IpAddr, u8)>,
+    /// Sources of pending merges that something stands in the way of here.
+    pub merge_obstacles: BTreeSet<PgId>,
     pub failsafe: Failsafe,
 }
 
@@ -30,6 +35,8 @@ pub struct ClusterView {
 pub struct PoolView {
     pub name: String,
     pub pg_num: u32,
+    /// Less than `pg_num` while the last PG is about to be merged.
+    pub pg_num_pending: u32,
     /// The pool's option of this name: -10 to 10.
     pub recovery_priority: i64,
     /// Writes that need space wait at the client; those that come nevertheless are refused or dropped.
@@ -42,8 +49,33 @@ pub struct PoolView {
     pub eio: bool,
     /// What a client sent before this epoch, it sends again.
     pub last_force_op_resend: Epoch,
+    pub snapshots: PoolSnapshots,
     /// For capabilities: application to its tags.
     pub applications: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A pool's snapshots.
+#[derive(Clone, Debug, Default)]
+pub struct PoolSnapshots {
+    /// Objects of the pool may have snapshots.
+    pub is_used: bool,
+    /// The context of writes, of a pool whose snapshots are the pool's own.
+    pub context: Option<SnapContext>,
+    /// Snapshots that are removed, and that some PG may not have trimmed.
+    pub removed: IntervalSet,
+}
+
+impl PoolSnapshots {
+    /// `removed`: the pool's snapshots in the map's queue.
+    pub fn of(pool: &PgPool, removed: Option<&IntervalSet>) -> PoolSnapshots {
+        let is_own = pool.flags.has(PoolFlags::POOL_SNAPS);
+        let snaps = || pool.snaps.keys().rev().copied().collect();
+        PoolSnapshots {
+            is_used: is_own || pool.flags.has(PoolFlags::SELFMANAGED_SNAPS) || pool.snap_seq > SnapId(0),
+            context: is_own.then(|| SnapContext { seq: pool.snap_seq, snaps: snaps() }),
+            removed: removed.cloned().unwrap_or_default(),
+        }
+    }
 }
 
 impl ClusterView {

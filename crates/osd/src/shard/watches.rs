@@ -51,10 +51,18 @@ pub(super) enum Timer {
     Serve(Key),
     /// A PG whose recovery was held off tries again, or its pause has ended.
     Recovery(Key),
+    /// A scrub looks whether it may begin, or go on.
+    Scrub(Key),
+    /// A step of a PG's trim.
+    Trim(Key),
+    /// A scrub asks its members again.
+    ScrubWatch(Key),
     /// Places that other OSDs' PGs have here are told again.
     Grants,
     /// The objects of a PG that is being removed could not be listed. By the request's tag.
     Removal(Key),
+    /// Background work is reported to the law.
+    Pace,
     /// PGs without requests are looked for, whose logs may rest.
     Rest,
 }
@@ -321,7 +329,11 @@ impl Shard {
                 Timer::Peering(pg) => self.ask_again(now, pg, fx),
                 Timer::Serve(pg) => self.serve_when_activated(now, pg, fx),
                 Timer::Recovery(pg) => self.on_recovery_timer(pg, fx),
+                Timer::Scrub(pg) => self.on_scrub_timer(pg, fx),
+                Timer::Trim(pg) => self.on_trim_timer(now, pg, fx),
+                Timer::ScrubWatch(pg) => self.watch_scrub(pg, fx),
                 Timer::Rest => self.rest_unused(now),
+                Timer::Pace => self.report_pace(fx),
                 Timer::Grants => self.repeat_grants(fx),
                 Timer::Removal(key) => self.list_removal_again(key, fx),
                 // It changes the object, durably: not while the PG is between two cores.
@@ -447,7 +459,7 @@ impl Shard {
             }
             // Its watchers must be known anew when it is served again. A write that is not durable yet does not stand in the
             // way: the store shows what was submitted.
-            object.state = ObjectState::Unknown;
+            (object.state, object.snaps) = (ObjectState::Unknown, None);
         }
         for (conn, object_key, cookie) in gone {
             if let Some(session) = self.sessions.get_mut(&conn) {

@@ -58,6 +58,13 @@ pub struct OpTotals {
     pub before_dequeue: Latency,
     /// Operations that waited for a map that their client had already.
     pub delayed_for_map: u64,
+    /// Submitted to durable in the own store, of writes as primary and as replica.
+    pub store_commits: Latency,
+    /// Reads that clients sent to this OSD as a replica, and those that it served or sent to the primary.
+    pub copy_reads: u64,
+    pub copy_reads_served: u64,
+    pub copy_reads_missing: u64,
+    pub copy_reads_unstable: u64,
 }
 
 impl AddAssign<&OpTotals> for OpTotals {
@@ -68,6 +75,11 @@ impl AddAssign<&OpTotals> for OpTotals {
         self.before_queue += o.before_queue;
         self.before_dequeue += o.before_dequeue;
         self.delayed_for_map += o.delayed_for_map;
+        self.store_commits += o.store_commits;
+        self.copy_reads += o.copy_reads;
+        self.copy_reads_served += o.copy_reads_served;
+        self.copy_reads_missing += o.copy_reads_missing;
+        self.copy_reads_unstable += o.copy_reads_unstable;
     }
 }
 

@@ -104,6 +104,7 @@ pub fn log(copy: &PgCopy, mut have: impl FnMut(&HObject) -> Eversion) -> Json {
 fn entry(entry: &LogEntry) -> Json {
     let op = match entry.kind {
         EntryKind::Modify => "modify",
+        EntryKind::Clone => "clone",
         EntryKind::Delete => "delete",
         EntryKind::LostRevert => "l_revert",
         EntryKind::LostDelete => "l_delete",

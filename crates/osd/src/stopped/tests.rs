@@ -174,7 +174,7 @@ fn copy_omap(progress: PgProgress) -> Omap {
     omap.apply(meta::set_history(&meta, &history, &progress).into());
     for version in 1..=3 {
         let mut changes = Vec::new();
-        meta::append(&meta, &entry(version), &progress, None, &mut changes);
+        meta::append(&meta, &[], &entry(version), &progress, None, &mut changes);
         omap.apply(changes);
     }
     omap

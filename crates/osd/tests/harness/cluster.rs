@@ -2,9 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use super::*;
-use osd::control::CopyStarts;
+use osd::control::{CopyStarts, MergeVersions};
 use osd::pg::log::LogLimits;
-use osd::shard::Interval;
+use osd::shard::{Interval, MergeState};
 use std::collections::{BTreeMap, BTreeSet};
 use store::ObjectId;
 use wire::messages::MOSDPeer;
@@ -17,8 +17,14 @@ pub struct Cluster {
     /// Of every PG of the pool.
     pub interval: Interval,
     pub past: PastIntervals,
-    /// A power of two.
+    /// A power of two, but for merges.
     pub pg_num: u32,
+    /// The last PG is about to be merged with the first.
+    pub is_merge_pending: bool,
+    /// Maps that merged the two PGs.
+    pub merges: Vec<(Epoch, MergeVersions)>,
+    /// The last word of the source's primary on the merge.
+    pub merge_state: Option<MergeState>,
     pub wires: VecDeque<(i32, i32, Box<MOSDPeer>)>,
     /// Links that lose everything, from and to.
     pub cut: Vec<(i32, i32)>,
@@ -27,6 +33,8 @@ pub struct Cluster {
     /// The client counts its requests to all OSDs.
     pub next_tid: u64,
     pub flags: u32,
+    /// Snapshots of the pool that were removed and not purged.
+    pub removed_snaps: IntervalSet,
     /// Number of objects that were asked for, each time counted.
     pub pulls: usize,
     /// Pushes that were delivered: sender, receiver, and the statement.
@@ -67,11 +75,15 @@ impl Cluster {
             interval: Interval::new(11, acting, size, MIN_SIZE),
             past: PastIntervals { known_since: 11, intervals: Vec::new() },
             pg_num: 1,
+            is_merge_pending: false,
+            merges: Vec::new(),
+            merge_state: None,
             wires: VecDeque::new(),
             cut: Vec::new(),
             stalled: BTreeSet::new(),
             next_tid: 0,
             flags: 0,
+            removed_snaps: IntervalSet::new(),
             pulls: 0,
             pushes: Vec::new(),
             copy_starts: BTreeMap::new(),
@@ -101,7 +113,13 @@ impl Cluster {
         map.epoch = self.epoch;
         map.flags = osd_map::MapFlags(self.flags);
         view.map = Arc::new(map);
-        view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: self.pg_num, ..PoolView::default() });
+        let pg_num_pending = self.pg_num - u32::from(self.is_merge_pending);
+        let mut pool =
+            PoolView { name: "data".into(), pg_num: self.pg_num, pg_num_pending, ..PoolView::default() };
+        pool.snapshots.removed = self.removed_snaps.clone();
+        view.pools.insert(POOL, pool);
+        view.routes = osd::Routes::new(1);
+        (0..self.pg_num).for_each(|seed| view.routes.set(pg_of(seed).pg, CoreId(0)));
         view
     }
 
@@ -111,6 +129,7 @@ impl Cluster {
         let pgs = (0..self.pg_num).map(pg_of);
         for (osd, host) in &mut self.hosts {
             let named = interval.acting.contains(osd) || interval.up.contains(osd);
+            let merges = host.merge_orders(&self.merges);
             let (splits, held) = host.splits(self.pg_num, self.epoch);
             let order = |pg| PgOrder::Interval {
                 pg,
@@ -124,7 +143,7 @@ impl Cluster {
             let view = Arc::new(ClusterView { copy_starts: Arc::new(starts), ..ClusterView::clone(&view) });
             host.view = ClusterView::clone(&view);
             let intervals = pgs.clone().filter(|pg| named || held.contains(pg)).map(order);
-            let orders = splits.into_iter().chain(intervals).collect();
+            let orders = merges.into_iter().chain(splits).chain(intervals).collect();
             host.step(Input::Map { view, orders });
         }
     }
@@ -132,6 +151,42 @@ impl Cluster {
     /// Splits every PG. A new interval begins.
     pub fn split(&mut self, pg_num: u32) {
         self.pg_num = pg_num;
+        let Interval { up, acting, .. } = self.interval.clone();
+        self.interval(up, acting);
+        self.run();
+    }
+
+    /// The merge of the second PG with the first becomes pending. A new interval begins.
+    pub fn prepare_merge(&mut self) {
+        assert_eq!(self.pg_num, 2);
+        self.is_merge_pending = true;
+        let Interval { up, acting, .. } = self.interval.clone();
+        self.interval(up, acting);
+        self.run();
+        self.look_at_merge();
+    }
+
+    pub fn look_at_merge(&mut self) {
+        self.merge_state = None;
+        for host in self.hosts.values_mut() {
+            host.step(Input::LookAtMerge { source: pg_of(1) });
+        }
+        self.run();
+    }
+
+    /// The versions at which both PGs are quiet.
+    pub fn merge_versions(&self) -> MergeVersions {
+        match self.merge_state {
+            Some(MergeState::Ready { versions, .. }) => versions,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The map of the merge: every holder joins its copies, and a new interval begins.
+    pub fn merge(&mut self) {
+        let versions = self.merge_versions();
+        (self.pg_num, self.is_merge_pending) = (1, false);
+        self.merges.push((self.epoch + 10, versions));
         let Interval { up, acting, .. } = self.interval.clone();
         self.interval(up, acting);
         self.run();
@@ -193,6 +248,19 @@ impl Cluster {
         let host = self.hosts.get_mut(&osd).expect("it runs");
         let held = vec![(of, host.now + Duration::from_millis(ms))];
         host.step(Input::Leases(Arc::new(LeaseNews { held, ..LeaseNews::default() })));
+    }
+
+    /// The same of a lease for reads of copies.
+    pub fn lease_copies(&mut self, osd: i32, of: i32, ms: u64) {
+        let host = self.hosts.get_mut(&osd).expect("it runs");
+        let held_for_copies = vec![(of, host.now + Duration::from_millis(ms))];
+        host.step(Input::Leases(Arc::new(LeaseNews { held_for_copies, ..LeaseNews::default() })));
+    }
+
+    pub fn grant_copies(&mut self, osd: i32, to: i32, ms: u64) {
+        let host = self.hosts.get_mut(&osd).expect("it runs");
+        let granted_for_copies = vec![(to, host.now + Duration::from_millis(ms))];
+        host.step(Input::Leases(Arc::new(LeaseNews { granted_for_copies, ..LeaseNews::default() })));
     }
 
     /// An OSD has granted another one a lease that ends in `ms` milliseconds.
@@ -273,6 +341,7 @@ impl Cluster {
                 match said {
                     ToControl::WantActing { acting, .. } => wish = Some(acting),
                     ToControl::Created { .. } => self.creations += 1,
+                    ToControl::MergeState { state, .. } => self.merge_state = Some(state),
                     ToControl::NotGivenUp { osd, objects, .. } => self.not_given_up.push((osd, objects)),
                     ToControl::Rejected { why } => assert!(why.contains("cannot be read"), "{why}"),
                     _ => {}
@@ -310,10 +379,51 @@ impl Cluster {
         tid
     }
 
+    /// Sends a write that knows these snapshots, newest first, and waits for the reply.
+    pub fn ask_with(&mut self, name: &str, snaps: &[u64], ops: Vec<OsdOp>) -> wire::messages::MOSDOpReply {
+        let request = self.primary().request(object(name), ops);
+        let (snaps, seq) = (snaps.iter().map(|snap| SnapId(*snap)).collect::<Vec<_>>(), snaps.first());
+        let snap_seq = SnapId(seq.copied().unwrap_or(0));
+        self.ask_request(wire::messages::MOSDOp { snap_seq, snaps, ..request })
+    }
+
+    /// Reads an object as a snapshot has it, and waits for the reply.
+    pub fn ask_snap(&mut self, name: &str, snap: u64, ops: Vec<OsdOp>) -> wire::messages::MOSDOpReply {
+        let object = HObject { snap: SnapId(snap), ..object(name) };
+        let request = self.primary().request(object, ops);
+        self.ask_request(request)
+    }
+
+    pub fn ask_request(&mut self, request: wire::messages::MOSDOp) -> wire::messages::MOSDOpReply {
+        self.next_tid += 1;
+        let tid = self.next_tid;
+        let pg = pg_of(request.object.hash & (self.pg_num - 1));
+        self.primary().resend(1, tid, wire::messages::MOSDOp { pg, ..request });
+        self.run();
+        self.primary().reply(tid)
+    }
+
     pub fn ask(&mut self, name: &str, ops: Vec<OsdOp>) -> wire::messages::MOSDOpReply {
         let tid = self.send(name, ops);
         self.run();
         self.primary().reply(tid)
+    }
+
+    /// Sends a read that any copy may answer to an OSD.
+    pub fn send_copy(&mut self, osd: i32, name: &str, ops: Vec<OsdOp>) -> u64 {
+        self.next_tid += 1;
+        let tid = self.next_tid;
+        let host = self.hosts.get_mut(&osd).expect("it runs");
+        let mut request = host.request(object(name), ops);
+        request.flags = OsdFlags::READ | OsdFlags::BALANCE_READS;
+        host.resend(1, tid, request);
+        tid
+    }
+
+    pub fn ask_copy(&mut self, osd: i32, name: &str, ops: Vec<OsdOp>) -> wire::messages::MOSDOpReply {
+        let tid = self.send_copy(osd, name, ops);
+        self.run();
+        self.hosts.get_mut(&osd).expect("it runs").reply(tid)
     }
 
     /// Sends a listing of the PG's objects.
@@ -362,9 +472,18 @@ impl Cluster {
 
     /// An object's bytes in an OSD's store.
     pub fn stored(&mut self, osd: i32, name: &str) -> Option<Bytes> {
+        self.stored_object(osd, object(name))
+    }
+
+    /// A clone's bytes in an OSD's store.
+    pub fn stored_clone(&mut self, osd: i32, name: &str, clone: u64) -> Option<Bytes> {
+        self.stored_object(osd, HObject { snap: SnapId(clone), ..object(name) })
+    }
+
+    fn stored_object(&mut self, osd: i32, object: HObject) -> Option<Bytes> {
         let host = self.hosts.get_mut(&osd).expect("it runs");
         let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
-        let object = ObjectId::from(object(name));
+        let object = ObjectId::from(object);
         match host.read_now(ReadRequest { collection: Collection::Pg(pg()), object, queries }) {
             Ok(mut answers) => match answers.pop() {
                 Some(Answer::Data(data)) => Some(data.to_bytes()),
@@ -381,12 +500,31 @@ pub fn pg_of(seed: u32) -> SpgId {
 }
 
 impl Host {
+    /// The merges that the stored copies need, as the control machine finds them.
+    fn merge_orders(&mut self, merges: &[(Epoch, MergeVersions)]) -> Vec<PgOrder> {
+        let is_held = |seed| self.shard.copies().any(|copy| copy.id == pg_of(seed));
+        let source = is_held(1).then_some(pg_of(1));
+        let due = merges[self.merges_told..].iter().filter(|_| is_held(0));
+        self.merges_told = merges.len();
+        let order = |&(epoch, versions): &(Epoch, MergeVersions)| PgOrder::Merge {
+            pg: pg_of(0),
+            source,
+            split_bits: 0,
+            epoch,
+            versions: Some(versions),
+        };
+        due.map(order).collect()
+    }
+
     /// The splits that the stored copies need, as the control machine finds them, and the PGs that are then here.
     fn splits(&self, pg_num: u32, epoch: Epoch) -> (Vec<PgOrder>, Vec<SpgId>) {
         let wanted = pg_num.ilog2() as u8;
         let (mut splits, mut held) = (Vec::new(), Vec::new());
         for (collection, placed) in self.store.placed() {
             let Collection::Pg(pg) = collection else { continue };
+            if pg.pg.seed >= pg_num {
+                continue;
+            }
             held.push(pg);
             let has_split = self.shard.copies().any(|copy| copy.id == pg && copy.split_bits == wanted);
             let seeds = (pg.pg.seed..pg_num).step_by(1 << placed.split_bits).skip(1);

@@ -47,6 +47,8 @@ pub struct Host {
     failed_reads: Vec<ReadTag>,
     /// Completions that `read_now` has taken from the store.
     polled: Vec<Completion>,
+    /// Number of the cluster's merges that it was told.
+    merges_told: usize,
     pub next_tid: u64,
 }
 
@@ -150,6 +152,7 @@ impl Host {
             bad_log: None,
             failed_reads: Vec::new(),
             polled: Vec::new(),
+            merges_told: 0,
             next_tid: 0,
         };
         host.step(Input::Wall { now: UTime { sec: 1000, nsec: 0 } });
@@ -308,6 +311,17 @@ impl Host {
         self.step(Input::Report);
         let mut reports = self.control.drain(..).filter_map(|said| match said {
             ToControl::Report { pgs, .. } => Some(pgs),
+            _ => None,
+        });
+        reports.next_back().expect("a report")
+    }
+
+    /// The core's counters.
+    pub fn figures(&mut self) -> osd::signals::ShardFigures {
+        self.control.clear();
+        self.step(Input::Report);
+        let mut reports = self.control.drain(..).filter_map(|said| match said {
+            ToControl::Report { figures, .. } => Some(*figures),
             _ => None,
         });
         reports.next_back().expect("a report")

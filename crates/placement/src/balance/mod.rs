@@ -9,7 +9,9 @@
 //! Of several PGs that could move the plan takes one whose exception ends by it, then one that has an exception already: the map stays
 //! small. Exceptions without effect, of an OSD that CRUSH does not choose any more, end with the next plan.
 
+mod hold;
 mod layout;
+mod primaries;
 mod roots;
 mod shares;
 #[cfg(test)]
@@ -17,7 +19,9 @@ mod tests;
 
 use crate::crush::{ITEM_NONE, Workspace};
 use crate::osd_map::assigned;
+pub use hold::{Hold, hold};
 use layout::{Layout, Place};
+pub use primaries::{apply_primaries, plan_primaries, primaries_beyond_share};
 pub use roots::{Root, roots};
 use shares::{InGroup, PG, shares};
 use std::collections::{BTreeMap, BTreeSet};

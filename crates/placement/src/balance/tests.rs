@@ -5,11 +5,11 @@ use std::sync::Arc;
 use wire::types::crush::Rule;
 use wire::types::{OsdInfo, OsdRow, OsdState, PgPool, PoolFlags, PoolKind};
 
-const TB: u32 = 0x1_0000;
+pub(super) const TB: u32 = 0x1_0000;
 const LIMITS: Limits = Limits { deviation_max: 1, changes_max: usize::MAX };
 
 /// Hosts in racks of four, with the sizes of their OSDs in TB. Rule 0 separates hosts, rule 1 racks, for erasure-coded pools.
-fn cluster(hosts: &[&[u32]]) -> OsdMap {
+pub(super) fn cluster(hosts: &[&[u32]]) -> OsdMap {
     let mut crush = new_map("host");
     let mut osd = 0;
     for (host, sizes) in hosts.iter().enumerate() {
@@ -40,7 +40,7 @@ fn cluster(hosts: &[&[u32]]) -> OsdMap {
     OsdMap { epoch: 7, crush: Arc::new(crush), osds: vec![row; osd as usize], ..OsdMap::default() }
 }
 
-fn pool(pg_num: u32, size: u8) -> PgPool {
+pub(super) fn pool(pg_num: u32, size: u8) -> PgPool {
     PgPool {
         kind: PoolKind::REPLICATED,
         pg_num,
@@ -53,7 +53,7 @@ fn pool(pg_num: u32, size: u8) -> PgPool {
     }
 }
 
-fn coded(pg_num: u32, size: u8) -> PgPool {
+pub(super) fn coded(pg_num: u32, size: u8) -> PgPool {
     PgPool { kind: PoolKind::ERASURE, crush_rule: 1, ..pool(pg_num, size) }
 }
 
@@ -64,12 +64,12 @@ fn with(map: &OsdMap, plan: &Plan) -> OsdMap {
     next
 }
 
-fn pgs_of(map: &OsdMap) -> impl Iterator<Item = PgId> {
+pub(super) fn pgs_of(map: &OsdMap) -> impl Iterator<Item = PgId> {
     map.pools.iter().flat_map(|(pool, info)| (0..info.pg_num).map(|seed| PgId { pool: *pool, seed }))
 }
 
 /// The up sets, as every OSD and client computes them, are whole, and no two copies share a bucket of the pool's failure domain.
-fn assert_sound(map: &OsdMap) {
+pub(super) fn assert_sound(map: &OsdMap) {
     let mut mapper = Mapper::default();
     for pg in pgs_of(map) {
         let info = &map.pools[&pg.pool];

@@ -7,6 +7,7 @@ mod init;
 mod join;
 mod lab;
 mod leave;
+mod migrate;
 mod mon;
 mod mon_rebuild;
 mod osd;
@@ -14,6 +15,7 @@ mod restart;
 mod sim;
 mod status;
 mod store;
+mod store_object;
 mod store_pg;
 mod term;
 mod token;
@@ -54,6 +56,7 @@ enum Command {
     Leave(leave::Args),
     Token(token::Args),
     Restart(restart::Args),
+    Migrate(migrate::Args),
     Status(status::Args),
     Top(top::Args),
     Mon(mon::Args),
@@ -75,6 +78,7 @@ pub fn run() -> ExitCode {
         Command::Leave(args) => leave::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Restart(args) => restart::run(&args),
+        Command::Migrate(args) => migrate::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Mon(args) => mon::run(&args),

@@ -1,6 +1,6 @@
 //! `shoal store`: a store on disk, looked at and repaired by a person while its OSD does not run.
 
-use super::store_pg;
+use super::{store_object, store_pg};
 use crate::config::parse_size;
 use crate::host::store_devices::StorePaths;
 use crate::host::{disk, store_key};
@@ -28,6 +28,8 @@ Examples:
   shoal store export .shoal/osd.0 osd.0.export   what can be read, into a file
   shoal store import .shoal/osd.1 osd.0.export   and from there into an empty store
   shoal store pg list .shoal/osd.0               its PGs; `shoal store pg --help` shows more
+  shoal store object get-bytes .shoal/osd.0 2.1f name
+                                                 one object of one copy; `shoal store object --help` shows more
   shoal store rekey .shoal/osd.0 --key-file old --new-key-file new
                                                  another key for an encrypted store
   shoal store move .shoal/osd.0 --db /dev/nvme0n1p1
@@ -114,6 +116,7 @@ enum Command {
         size: Option<u64>,
     },
     Pg(store_pg::Args),
+    Object(store_object::Args),
 }
 
 /// Damage, as `fsck` programs say it.
@@ -184,6 +187,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Pg(pg) => store_pg::run(pg, key_file),
+        Command::Object(object) => store_object::run(object, key_file),
     }
 }
 

@@ -130,7 +130,7 @@ pub fn run(args: &Args, key_file: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse_pg(text: &str) -> Result<PgId, String> {
+pub(super) fn parse_pg(text: &str) -> Result<PgId, String> {
     text.parse().map_err(|()| "a PG is POOL.SEED, the seed in hexadecimal: 2.1f".into())
 }
 

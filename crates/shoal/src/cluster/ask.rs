@@ -5,10 +5,11 @@ use bytes::Bytes;
 use client_host::{Access, ClientHost, Receiver, Refusal};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use wire::messages::{Body, MCommand, MMonCommand, PaxosHeader};
-use wire::types::{EntityAddr, EntityAddrVec, Epoch, MonMap, Uuid};
+use wire::types::{EntityAddr, EntityAddrVec, Epoch, MonMap, OsdMap, Uuid};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause before a command that no leader could take is given again.
@@ -125,6 +126,22 @@ impl Asker {
     /// Tells each OSD a command, once; with an outcome for each, in their order. `epoch`: a map that shows where they are.
     pub fn tell_osds(&mut self, commands: &[(i32, Value)], epoch: Epoch) -> Vec<Result<Bytes, Refusal>> {
         self.tell_osds_within(DAEMON_PATIENCE, commands, epoch)
+    }
+
+    /// The OSDMap of this epoch or a later one.
+    pub fn osd_map(&mut self, epoch: Epoch) -> anyhow::Result<Arc<OsdMap>> {
+        let host = &mut self.host;
+        self.runtime.block_on(async {
+            let until = host.now() + PATIENCE;
+            host.with(|(client, now, fx)| client.want_map(now, epoch, fx));
+            loop {
+                if let Some(map) = host.client().map().filter(|map| map.epoch >= epoch) {
+                    return Ok(map.clone());
+                }
+                anyhow::ensure!(host.now() < until, "the monitors did not send OSDMap {epoch}");
+                host.turn_until(until).await;
+            }
+        })
     }
 
     fn tell_osds_within(

@@ -8,11 +8,16 @@
 //! - [`removed`]: monitors that were taken out.
 //! - [`host`]: the directory of one host in a cluster of several.
 //! - [`restart`]: restarts of a cluster's daemons from one host.
-//! - [`ask`]: commands to the cluster's daemons.
+//! - [`migrate`]: changes of the cluster's layout that move data at a chosen pace.
+//! - [`ask`]: commands to the cluster's daemons. [`facts`]: daemons and PGs as monitors and manager tell them.
+//! - [`progress`]: progress of such work, for people.
 
 pub mod ask;
+pub mod facts;
 pub mod host;
 pub mod layout;
+pub mod migrate;
+pub mod progress;
 pub mod provision;
 pub mod recovered_keys;
 pub mod register;

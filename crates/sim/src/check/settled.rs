@@ -89,13 +89,18 @@ pub fn check(
 fn is_settled(state: &str, cluster: &ClusterConfig, dead: usize) -> bool {
     let size_max = cluster.pools.iter().map(|pool| usize::from(pool.size)).max().unwrap_or(1);
     let has_one_copy = cluster.pools.iter().any(|pool| pool.size == 1);
-    match state {
-        "active+clean" => true,
-        // Nothing repairs the only copy of an object, and its PG cannot move.
-        "active+clean+inconsistent"
-        | "active+backfill_unfound+remapped"
-        | "active+backfill_unfound+remapped+inconsistent" => has_one_copy,
-        "active+undersized" | "active+undersized+degraded" => cluster.osds as usize - dead < size_max,
+    // Scrubs go on at any time. Nothing repairs the only copy of an object.
+    let parts: Vec<&str> =
+        state.split('+').filter(|part| !matches!(*part, "scrubbing" | "deep" | "repair")).collect();
+    let (damage, parts): (Vec<&str>, Vec<&str>) =
+        parts.into_iter().partition(|part| matches!(*part, "inconsistent" | "failed_repair"));
+    match parts[..] {
+        ["active", "clean"] => damage.is_empty() || has_one_copy,
+        // Its PG cannot move.
+        ["active", "backfill_unfound", "remapped"] => has_one_copy,
+        ["active", "undersized"] | ["active", "undersized", "degraded"] => {
+            damage.is_empty() && cluster.osds as usize - dead < size_max
+        }
         _ => false,
     }
 }
@@ -106,7 +111,7 @@ fn is_unfound(state: &str, cluster: &ClusterConfig, dead: usize) -> bool {
     let count = parts.len();
     parts.retain(|part| !matches!(*part, "recovery_unfound" | "backfill_unfound"));
     let has_unfound = parts.len() < count;
-    let others = ["active", "degraded", "remapped", "inconsistent"];
+    let others = ["active", "degraded", "remapped", "inconsistent", "failed_repair"];
     let size_max = cluster.pools.iter().map(|pool| usize::from(pool.size)).max().unwrap_or(1);
     let may_be_undersized = cluster.osds as usize - dead < size_max;
     has_unfound
@@ -162,6 +167,15 @@ mod tests {
             check(&statuses(undersized), END, &cluster(2), Losses { dead: 1, ..NOTHING }).is_err(),
             "two OSDs can hold size 2"
         );
+    }
+
+    #[test]
+    fn damage_is_settled_in_a_pool_of_one_copy_alone() {
+        let damaged = |_| (100, &[("active+clean+inconsistent+failed_repair", 8)][..]);
+        assert_eq!(check(&statuses(damaged), END, &cluster(1), NOTHING), Ok(()));
+        assert!(check(&statuses(damaged), END, &cluster(3), NOTHING).is_err());
+        let scrubbed = |_| (100, &[("active+clean+scrubbing+deep+repair", 8)][..]);
+        assert_eq!(check(&statuses(scrubbed), END, &cluster(3), NOTHING), Ok(()));
     }
 
     #[test]

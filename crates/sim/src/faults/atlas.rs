@@ -29,7 +29,9 @@ pub struct Atlas {
     dead_max: u8,
     /// The run loses data by design.
     may_lose_data: bool,
-    /// The OSD whose disk has broken blocks. Without scrub its copies stay suspect.
+    /// Whatever dies, each PG has two other copies beside one that differs: scrub has a majority.
+    has_majorities: bool,
+    /// The OSD whose disk has broken blocks, or copies that differ. Its copies stay suspect.
     rotten: Option<OsdId>,
 }
 
@@ -79,6 +81,7 @@ impl Atlas {
             monitors: cast.monitors.clone(),
             is_replicated: cast.cluster.is_replicated(),
             has_spare_copies: cast.cluster.pools.iter().all(|pool| pool.min_size > 1),
+            has_majorities: cast.cluster.has_majorities(),
             dead_max: cast.cluster.dead_osds_max(),
             may_lose_data,
             rotten: None,
@@ -103,6 +106,7 @@ impl Atlas {
                 return Some(Fault::Blackout { nodes, death, down_max, loses: None });
             }
             Fault::FlipBit { node } | Fault::FailReads { node, .. } => self.may_rot(node),
+            Fault::SpoilCopy { node } => self.has_majorities && self.may_rot(node),
             Fault::Command {
                 command: Command::PoolSize { size: 1, .. } | Command::PoolMinSize { min_size: 1, .. },
                 ..
@@ -291,6 +295,17 @@ mod tests {
             let mut rotten = atlas(3, 2);
             assert!(is_admitted(&mut rotten, flip, &none) && !is_admitted(&mut rotten, lower, &none));
         }
+    }
+
+    #[test]
+    fn copy_that_differs_needs_two_others() {
+        let spoil = |osd: usize| Fault::SpoilCopy { node: NodeId(1 + osd) };
+        let none = Sights::default();
+        let mut three = atlas(3, 2);
+        assert!(is_admitted(&mut three, spoil(0), &none));
+        assert!(!is_admitted(&mut three, spoil(1), &none), "two OSDs would have a majority");
+        assert!(!is_admitted(&mut atlas(2, 2), spoil(0), &none), "scrub blames nobody");
+        assert!(!is_admitted(&mut atlas(3, 1), spoil(0), &none), "two of four OSDs may die");
     }
 
     #[test]

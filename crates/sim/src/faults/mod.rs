@@ -22,6 +22,7 @@ pub(crate) use schedule::Schedule;
 use crate::cluster::{ClusterConfig, pool_name};
 use crate::node::{Death, NodeId};
 use crate::nodes::Medium;
+use osd::shard::ScrubWish;
 use std::time::Duration;
 use wire::types::OsdId;
 
@@ -74,6 +75,13 @@ pub enum Fault {
     SlowNetwork { delay_max: Duration, slow_for: Duration },
     /// The process is stopped (SIGSTOP) after `after_steps` steps. Its clocks go on.
     Pause { node: NodeId, after_steps: u64, paused_for: Duration },
+    /// The OSD dies and is marked out, long enough for its PGs to be clean without it. It comes in again when it starts.
+    Away { node: NodeId, admin: NodeId, osd: OsdId, down_for: Duration },
+    /// A PG is scrubbed that the node is the primary of: number `pick`, modulo their number.
+    Scrub { node: NodeId, pick: u64, wish: ScrubWish },
+    /// The node's next write of an object leaves this copy with an attribute that the other copies lack, and that clients never
+    /// see.
+    SpoilCopy { node: NodeId },
     /// The node's monotonic clock runs fast or slow from now on.
     ClockRate { node: NodeId, rate_ppm: i64 },
     /// The node's wall clock is off by `offset_ms` from now on.
@@ -99,6 +107,9 @@ impl Fault {
             Fault::Chain { order, lasts } => Some((Some(order.iter().collect()), lasts)),
             Fault::SlowNetwork { slow_for, .. } => Some((None, slow_for)),
             Fault::Reset { .. }
+            | Fault::Away { .. }
+            | Fault::Scrub { .. }
+            | Fault::SpoilCopy { .. }
             | Fault::Crash { .. }
             | Fault::CrashWriting { .. }
             | Fault::Blackout { .. }
@@ -172,6 +183,11 @@ pub enum Command {
         pool: usize,
         pg_num: u32,
     },
+    /// A smaller `pg_num`, which the manager approaches.
+    MergePgs {
+        pool: usize,
+        pg_num: u32,
+    },
     PoolSize {
         pool: usize,
         size: u8,
@@ -222,7 +238,9 @@ impl Command {
             Command::OsdDown(id) => osd("down", id),
             Command::Reweight(id, thousandths) => share("reweight", id, thousandths),
             Command::PrimaryAffinity(id, thousandths) => share("primary-affinity", id, thousandths),
-            Command::SplitPgs { pool, pg_num } => set(pool, "pg_num", pg_num),
+            Command::SplitPgs { pool, pg_num } | Command::MergePgs { pool, pg_num } => {
+                set(pool, "pg_num", pg_num)
+            }
             Command::PoolSize { pool, size } => set(pool, "size", size.into()),
             Command::PoolMinSize { pool, min_size } => set(pool, "min_size", min_size.into()),
             Command::Upmap(pg) => {

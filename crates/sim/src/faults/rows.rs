@@ -5,6 +5,7 @@ use crate::clock::RATE_MAX_PPM;
 use crate::node::{Death, NodeId};
 use crate::nodes::Medium;
 use machine::Random;
+use osd::shard::ScrubWish;
 use std::time::Duration;
 use wire::types::OsdId;
 
@@ -677,5 +678,47 @@ pub static ROWS: &[Row] = &[
         draw: |random, cast| {
             Some(Fault::LoseDisk { node: any(random, &cast.osds)?, down_for: up_to_ms(random, 8_000) })
         },
+    },
+    Row {
+        name: "PG merge",
+        every: secs(30),
+        seeds_of_8: 3,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let (node, pool) = (any(random, &cast.admins)?, any_pool(random, cast));
+            let pg_num = 1 + random.below(cast.cluster.pools[pool].pg_num.into()) as u32;
+            Some(Fault::Command { node, command: Command::MergePgs { pool, pg_num } })
+        },
+    },
+    Row {
+        name: "OSD away",
+        every: secs(90),
+        seeds_of_8: 3,
+        damages: Damage::Process,
+        draw: |random, cast| {
+            let osd = any_osd(random, cast);
+            let (node, admin) = (cast.osds[osd.0 as usize], any(random, &cast.admins)?);
+            let down_for = Duration::from_secs(20) + up_to_ms(random, 40_000);
+            Some(Fault::Away { node, admin, osd, down_for })
+        },
+    },
+    Row {
+        name: "scrub",
+        every: secs(5),
+        seeds_of_8: 4,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let (node, pick) = (any(random, &cast.osds)?, random.u64());
+            let (is_deep, is_repair) =
+                [(false, false), (true, false), (true, false), (true, true)][random.below(4) as usize];
+            Some(Fault::Scrub { node, pick, wish: ScrubWish { is_deep, is_repair, is_asked: true } })
+        },
+    },
+    Row {
+        name: "copy differs",
+        every: secs(20),
+        seeds_of_8: 4,
+        damages: Damage::Block,
+        draw: |random, cast| Some(Fault::SpoilCopy { node: any(random, &cast.osds)? }),
     },
 ];

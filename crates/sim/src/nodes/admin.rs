@@ -10,7 +10,7 @@ use bytes::Bytes;
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
 use mon_client::{Effect, Event, Input, MonSession, RequestId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use wire::messages::{Body, MMonCommand, PaxosHeader};
@@ -31,6 +31,8 @@ pub struct AdminNode {
     keys: Option<Rc<Keys>>,
     cluster: ClusterConfig,
     statuses: Vec<StatusSight>,
+    /// Pools whose PGs may merge, by place.
+    shrinking: BTreeSet<usize>,
     /// The last command that the monitor refused.
     refusal: String,
     session: Option<MonSession>,
@@ -74,6 +76,7 @@ impl AdminNode {
             keys,
             cluster,
             statuses: Vec::new(),
+            shrinking: BTreeSet::new(),
             refusal: String::new(),
             session: None,
             is_ready: false,
@@ -125,7 +128,7 @@ impl AdminNode {
         if !is_done {
             self.refusal = format!("{command} is refused: {} ({})", ack.status, ack.result);
         }
-        // The monitor refuses some commands of the faults, such as a smaller `pg_num`.
+        // The monitor refuses some commands of the faults, such as an upmap to an OSD that the PG has.
         if is_done || self.is_ready {
             self.todo.pop_front();
         }
@@ -142,6 +145,20 @@ impl AdminNode {
             let PoolConfig { size, min_size, .. } = *config;
             let commands = [Command::PoolSize { pool, size }, Command::PoolMinSize { pool, min_size }];
             self.todo.extend(commands.map(Command::text));
+        }
+        // The merges end: a run is quiet only without them.
+        let pg_num = self.cluster.pg_num_max();
+        for place in std::mem::take(&mut self.shrinking) {
+            let name = pool_name(place);
+            self.todo.extend(["pg_num", "pgp_num"].map(|number| set_pool(&name, number, pg_num)));
+        }
+    }
+
+    /// A command that sets `pg_num` may have PGs merged.
+    fn note_shrinking(&mut self, command: &str) {
+        if command.contains(r#""var":"pg_num""#) {
+            let names = |place: &usize| command.contains(&format!(r#""pool":"{}""#, pool_name(*place)));
+            self.shrinking.extend((0..self.cluster.pools.len()).filter(names));
         }
     }
 }
@@ -203,6 +220,7 @@ impl Node for AdminNode {
 
     fn command(&mut self, _now: Time, command: String) {
         if self.is_ready {
+            self.note_shrinking(&command);
             self.todo.push_back(command);
         }
     }

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use wire::types::{EntityAddrVec, EntityKind, EntityName, PoolId, WatcherList};
+use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdFlags, PoolId, WatcherList};
 
 /// The history, shared by all clients of a run.
 pub type Shared = Rc<RefCell<History>>;
@@ -49,6 +49,8 @@ pub struct ClientNode {
     next_at: Time,
     /// The object of the current burst.
     burst: Option<ObjectRef>,
+    /// Operations begun.
+    issued: u64,
     /// The end of the workload: no operation begins later.
     quiet_after: Time,
 }
@@ -94,6 +96,7 @@ impl ClientNode {
             look: None,
             next_at: Time::ZERO,
             burst: None,
+            issued: 0,
             quiet_after,
         }
     }
@@ -291,6 +294,12 @@ impl ClientNode {
             (history.begin(self.number, &name, steps.clone()), steps)
         };
         let operation = workload::operation(object.clone(), &steps);
+        // Without a draw, so that older seeds keep theirs.
+        self.issued += 1;
+        let every = self.workload.balanced_every;
+        let is_balanced = every != 0 && self.issued.is_multiple_of(every) && !operation.writes();
+        let flags = if is_balanced { OsdFlags::BALANCE_READS } else { OsdFlags::NONE };
+        let operation = operation.with_flags(flags);
         let (id, heard) = self.with(out, |client, fx| client.submit(now, operation, fx));
         self.open.insert(id, (op, steps));
         self.hear(now, heard, out);

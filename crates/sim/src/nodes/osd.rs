@@ -16,19 +16,23 @@ use crate::check::Promise;
 use crate::check::copies::sight::{Look, PgSight};
 use crate::check::copies::{Ack, Contents};
 use crate::node::{Death, Node};
+use bytes::Bytes;
 use command::options::{Identity, Layers};
 use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
 use osd::control::{Addrs, ControlConfig, VersionText};
 use osd::node::{self, Core, CoreConfig, Effect, Input, Mail};
+use osd::ops::INFO_ATTR;
 use osd::pg::log::LogLimits;
-use osd::shard;
+use osd::pg::role::Role;
+use osd::shard::{self, ScrubWish};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use store::moving::leftovers;
+use store::{Change, Collection, Transaction};
 use wire::messages::{Body, MOSDOp, Message};
-use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, SpgId, Uuid};
+use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, PgId, SpgId, Uuid};
 
 /// Time from one poll of a store to the next.
 const DISK_MIN: Duration = Duration::from_micros(20);
@@ -46,6 +50,8 @@ const STOP_MAX: Duration = Duration::from_secs(90);
 pub struct OsdConfig {
     pub osd: OsdId,
     pub medium: Medium,
+    /// Each core has one store shard.
+    pub has_one_shard: bool,
     pub cores: u16,
     pub bounds: Bounds,
     /// A member that lacks more objects recovers beside the acting set.
@@ -100,6 +106,8 @@ pub struct OsdNode {
     stop_by: Option<Time>,
     /// Core 0 hangs, and has not heard of the stop.
     stop_is_due: bool,
+    /// The next write of an object is to leave a copy that differs.
+    spoils_next: bool,
     history: Shared,
     /// Acknowledged writes that no checker has taken yet.
     acks: Vec<Ack>,
@@ -121,7 +129,7 @@ impl OsdNode {
         let Seat { index, monitors, mut random, wall, keys } = seat;
         let post = Post::new(config.cores, random.fork());
         let core = |core| {
-            let store = OsdStore::empty(config.medium, CoreId(core), config.cores, &mut random);
+            let store = OsdStore::empty(&config, CoreId(core), &mut random);
             SimulatedCore { store, core: None, poll_at: None }
         };
         OsdNode {
@@ -142,6 +150,7 @@ impl OsdNode {
             orders: 0,
             stop_by: None,
             stop_is_due: false,
+            spoils_next: false,
             history,
             acks: Vec::new(),
             open: BTreeSet::new(),
@@ -180,7 +189,10 @@ impl OsdNode {
                 match effect {
                     Effect::Net(effect) => self.send(at, now, effect, out),
                     Effect::Mail { to, mail } => self.post.send(now, at, to, Parcel::Mail(mail)),
-                    Effect::Submit { tag, transaction } => self.store(at).submit(tag, transaction),
+                    Effect::Submit { tag, mut transaction } => {
+                        self.spoils_next = self.spoils_next && !spoil(&mut transaction);
+                        self.store(at).submit(tag, transaction);
+                    }
                     Effect::Read { tag, request } => self.store(at).read(tag, request),
                     Effect::MeasureStore => measure = true,
                     Effect::CountDeviceWork => count_work = true,
@@ -459,6 +471,23 @@ impl OsdNode {
     }
 }
 
+/// Adds an attribute to the object that a transaction writes. False if it writes none.
+fn spoil(transaction: &mut Transaction) -> bool {
+    if !matches!(transaction.collection, Collection::Pg(_)) {
+        return false;
+    }
+    let written = transaction
+        .changes
+        .iter()
+        .rposition(|change| matches!(change, Change::SetAttr { name, .. } if *name == INFO_ATTR));
+    let Some(at) = written else { return false };
+    let Change::SetAttr { object, .. } = &transaction.changes[at] else { return false };
+    let (object, name) = (object.clone(), Bytes::from_static(b"spoiled"));
+    let value = Bytes::from_static(b"by the simulator");
+    transaction.changes.insert(at + 1, Change::SetAttr { object, name, value });
+    true
+}
+
 impl Node for OsdNode {
     fn name(&self) -> EntityName {
         EntityName::new(EntityKind::OSD, self.config.osd.0.into())
@@ -585,6 +614,30 @@ impl Node for OsdNode {
         self.cores[at].store.any_disk(&mut self.random).is_some_and(|disk| disk.fail_reads(until))
     }
 
+    fn spoil_copy(&mut self) -> bool {
+        !std::mem::replace(&mut self.spoils_next, true)
+    }
+
+    fn scrub(&mut self, now: Time, pick: Option<u64>, wish: ScrubWish, out: &mut Vec<NetEffect>) -> bool {
+        if !self.takes_orders() {
+            return false;
+        }
+        let mut pgs: Vec<(PgId, CoreId)> = Vec::new();
+        for (at, core) in (0..).map(CoreId).zip(&self.cores) {
+            let copies = core.core.iter().flat_map(Core::copies);
+            let served = copies.filter(|pg| matches!(pg.role, Role::Primary(_)));
+            pgs.extend(served.map(|pg| (pg.id.pg, at)));
+        }
+        pgs.sort_unstable();
+        let one = pick.and_then(|pick| pgs.get(pick.checked_rem(pgs.len() as u64)? as usize).copied());
+        let chosen = if pick.is_some() { one.into_iter().collect() } else { pgs };
+        for (pg, at) in &chosen {
+            let input = shard::Input::Scrub { pg: *pg, wish };
+            self.step(*at, now, Input::Mail(Mail::Shard(Box::new(input))), out);
+        }
+        !chosen.is_empty()
+    }
+
     fn reset_disk(&mut self, now: Time, until: Time) -> bool {
         let disks = self.cores.iter_mut().flat_map(|core| core.store.disks());
         disks.filter_map(|disk| disk.reset(now, until).then_some(())).count() > 0
@@ -596,9 +649,8 @@ impl Node for OsdNode {
     }
 
     fn lose_disk(&mut self) {
-        let OsdConfig { medium, cores, .. } = self.config;
         for (core, at) in self.cores.iter_mut().zip(0..) {
-            core.store = OsdStore::empty(medium, CoreId(at), cores, &mut self.random);
+            core.store = OsdStore::empty(&self.config, CoreId(at), &mut self.random);
         }
     }
 

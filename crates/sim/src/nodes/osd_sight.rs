@@ -13,9 +13,10 @@ use osd::pg::role::{Replica, Role};
 use osd::pg::{Pg, PgPhase};
 use osd::shard::Moving;
 use placement::crush::ITEM_NONE;
+use std::collections::BTreeSet;
 use store::{Answer, Collection, ObjectId, Query, ReadRequest};
 use wire::messages::{Body, Message};
-use wire::types::{Eversion, HObject, ObjectInfo, OsdFlags, OsdId, SpgId};
+use wire::types::{Eversion, HObject, InconsistentObject, ObjectInfo, OsdFlags, OsdId, SpgId};
 
 /// The PGs on one core. `now` judges leases.
 pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, limits: &LogLimits, look: Look) -> Vec<PgSight> {
@@ -57,12 +58,24 @@ fn sight(osd: OsdId, core: &Core, pg: &Pg, now: Time, limits: &LogLimits, look: 
         is_backfilled: pg.progress.is_complete(),
         missing: pg.missing.iter().map(|(object, need)| (object.clone(), *need)).collect(),
         is_receiving: !pg.transfers.incoming.is_empty(),
+        inconsistent: pg
+            .scrub
+            .objects
+            .iter()
+            .map(|(object, found)| (object.clone(), blamed(found)))
+            .collect(),
         log_tail: pg.log.tail(),
         log_len: pg.log.counts().entries as usize,
         duplicates_len: pg.log.counts().duplicates as usize,
         log_limits: *limits,
         log,
     }
+}
+
+/// The OSDs whose copies a scrub found wrong.
+fn blamed(found: &InconsistentObject) -> BTreeSet<OsdId> {
+    let bad = found.copies.iter().filter(|copy| copy.is_bad || copy.errors != 0);
+    bad.map(|copy| OsdId(copy.osd)).collect()
 }
 
 /// The acknowledgement of a write, if a message is one.
@@ -80,7 +93,7 @@ pub(super) fn ack(osd: OsdId, core: Option<&Core>, message: &Message) -> Option<
     Some(Ack { osd, pg, version, by_primary })
 }
 
-/// A successful answer to a read that leaves its primary without the leases of the acting set.
+/// A successful answer to a read that leaves its OSD without the leases of the acting set.
 pub(super) fn read_without_lease(core: &Core, now: Time, message: &Message) -> Option<String> {
     let Body::MOSDOpReply(reply) = &message.body else { return None };
     let is_read = reply.flags.contains(OsdFlags::READ) && !reply.flags.intersects(OsdFlags::WRITE);
@@ -88,9 +101,12 @@ pub(super) fn read_without_lease(core: &Core, now: Time, message: &Message) -> O
         return None;
     }
     let pg = core.copies().find(|copy| copy.id.pg == reply.pg)?;
-    let serves = matches!(pg.role, Role::Primary(_)) && pg.phase == PgPhase::Active;
-    let is_leased = core.may_read(pg, now);
-    (serves && !is_leased).then(|| format!("answers a read of PG {} without its leases", reply.pg))
+    let is_leased = match pg.role {
+        Role::Primary(_) if pg.phase == PgPhase::Active => core.may_read(pg, now),
+        Role::Replica(_) => core.may_read_copy(pg, now),
+        Role::Primary(_) | Role::None => true,
+    };
+    (!is_leased).then(|| format!("answers a read of PG {} without its leases", reply.pg))
 }
 
 /// Reads all objects of the PGs in a core's stores whose copies there count.

@@ -3,6 +3,7 @@
 //! [`store::Shards`] routes requests to shards, as in production. A shard in memory behaves as if it were durable. A shard
 //! on disk is the durable store on a [simulated disk](super::disk).
 
+use super::OsdConfig;
 use super::disk::{Disk, Found};
 use crate::node::Death;
 use machine::{CoreId, Random, Time};
@@ -51,8 +52,10 @@ enum StoreShard {
 }
 
 impl OsdStore {
-    pub(super) fn empty(medium: Medium, core: CoreId, cores: u16, random: &mut Random) -> OsdStore {
-        let count = SHARD_COUNTS[random.below(SHARD_COUNTS.len() as u64) as usize];
+    pub(super) fn empty(config: &OsdConfig, core: CoreId, random: &mut Random) -> OsdStore {
+        let OsdConfig { medium, cores, has_one_shard, .. } = *config;
+        let drawn = SHARD_COUNTS[random.below(SHARD_COUNTS.len() as u64) as usize];
+        let count = if has_one_shard { 1 } else { drawn };
         let numbers = shards_of(core, cores, count * usize::from(cores));
         let at_rest = numbers.map(|number| (number, StoreShard::empty(medium, random.u64()))).collect();
         OsdStore { running: None, at_rest, is_stopping: false }

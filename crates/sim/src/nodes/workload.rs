@@ -26,6 +26,8 @@ pub struct Workload {
     pub pause_max: Duration,
     /// Of 16 operations, the number that start a burst: further operations on the same object, up to `depth`.
     pub bursts: u64,
+    /// Of this many operations one goes to any acting OSD if it only reads. 0: none.
+    pub balanced_every: u64,
 }
 
 /// Attributes and omap keys: keys with unique values, one that guards compare, and counters.

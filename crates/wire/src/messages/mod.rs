@@ -28,6 +28,7 @@ mod osd_peer;
 mod osd_peer_tests;
 mod osd_ping;
 mod osd_report;
+mod osd_scrub;
 mod paxos;
 mod pg_create;
 mod ping;
@@ -60,9 +61,10 @@ pub use osd_op_reply::{MOSDOpReply, OsdOpResults};
 pub use osd_peer::MOSDPeer;
 pub use osd_ping::{MOSDPing, PingOp};
 pub use osd_report::{
-    MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGTemp,
-    MOSDPulse,
+    MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown,
+    MOSDPGReadyToMerge, MOSDPGTemp, MOSDPulse,
 };
+pub use osd_scrub::MOSDScrub2;
 pub use paxos::PaxosHeader;
 pub use pg_create::{MOSDPGCreate2, MOSDPGCreated};
 pub use ping::MPing;

@@ -111,11 +111,13 @@ fn bodies() -> Vec<PeerBody> {
             committed_to: V,
             log_tail: Eversion::ZERO,
             changes: changes.clone(),
+            earlier: vec![entry()],
+            earlier_follow: V,
         }),
         PeerBody::Ack { durable_to: V },
-        PeerBody::Pull(ObjectPull { object: object("a"), need: V }),
+        PeerBody::Pull(ObjectPull { object: object("a"), need: V, is_urgent: true }),
         PeerBody::Push(ObjectPush { object: object("a"), version: V, step: 1, is_last: true, changes }),
-        PeerBody::Pushed(PushAck { object: object("a"), version: V, step: 1, result: -28 }),
+        PeerBody::Pushed(PushAck { object: object("a"), version: V, step: 1, result: -28, window_kib: 64 }),
         PeerBody::Scan(ScanRequest { begin: begin.clone(), end: end.clone() }),
         PeerBody::Scanned(ScanAnswer { begin, end: end.clone(), objects: missing(), has_failed: true }),
         PeerBody::Progress(BackfillProgress { through: end.clone(), counts: counts() }),
@@ -126,7 +128,43 @@ fn bodies() -> Vec<PeerBody> {
         PeerBody::Reserve(PlaceRequest { attempt: 9, priority: 180, is_backfill: true, bytes: 1 << 40 }),
         PeerBody::Reserved(PlaceAnswer { attempt: 9, decision: PlaceDecision::Granted }),
         PeerBody::Release { attempt: 9 },
+        PeerBody::WantCommitted,
+        PeerBody::Committed { to: V },
+        PeerBody::MergeReady { is_ready: true },
+        PeerBody::Survey(SurveyRequest {
+            id: 9,
+            begin: object("a"),
+            end: HObject::max(),
+            max: 25,
+            is_deep: true,
+        }),
+        PeerBody::Surveyed(SurveyAnswer {
+            id: 9,
+            end: object("b"),
+            objects: vec![survey()],
+            has_failed: true,
+        }),
+        PeerBody::BadCopies(BadCopies { id: 9, objects: missing() }),
+        PeerBody::BadCopiesNoted { id: 9 },
+        PeerBody::Scrubbed(ScrubStamps { last_scrub: V, omap_keys: 4, ..ScrubStamps::default() }),
+        PeerBody::ReserveScrub { id: 9 },
+        PeerBody::ScrubReserved { id: 9, is_granted: true },
+        PeerBody::ReleaseScrub { id: 9 },
     ]
+}
+
+fn survey() -> ObjectSurvey {
+    ObjectSurvey {
+        object: object("a"),
+        faults: 8,
+        size: 1 << 33,
+        info: Bytes::from_static(b"info"),
+        attrs_digest: 5,
+        data_digest: Some(6),
+        omap_digest: Some(7),
+        omap_keys: 2,
+        omap_bytes: 20,
+    }
 }
 
 fn statement(body: PeerBody) -> MOSDPeer {
@@ -171,6 +209,49 @@ fn every_statement_comes_back_and_keeps_its_number() {
         assert_eq!(payload.front[HEAD_LEN], number, "{}", message.body.name());
         assert_eq!(MOSDPeer::decode(&header, &payload), Ok(message));
     }
+}
+
+/// The statement as version 1 had it: without its last field, and with another version and length in the envelope.
+fn as_version_1(payload: &Payload, last_field_len: usize) -> Payload {
+    let envelope = HEAD_LEN + 1;
+    let mut front = payload.front.to_vec();
+    front.truncate(front.len() - last_field_len);
+    assert_eq!(front[envelope..envelope + 2], [2, 1]);
+    let body_len = (front.len() - envelope - 6) as u32;
+    front[envelope] = 1;
+    front[envelope + 2..envelope + 6].copy_from_slice(&body_len.to_le_bytes());
+    Payload { front: front.into(), ..payload.clone() }
+}
+
+#[test]
+fn push_ack_of_version_1_tells_no_window() {
+    let ack = PushAck { object: object("a"), version: V, step: 1, result: -28, window_kib: 64 };
+    let (header, payload) = payload_of(statement(PeerBody::Pushed(ack.clone())));
+    let expected = statement(PeerBody::Pushed(PushAck { window_kib: 0, ..ack }));
+    assert_eq!(MOSDPeer::decode(&header, &as_version_1(&payload, 4)), Ok(expected));
+}
+
+#[test]
+fn pull_of_version_1_is_not_urgent() {
+    let pull = ObjectPull { object: object("a"), need: V, is_urgent: true };
+    let (header, payload) = payload_of(statement(PeerBody::Pull(pull.clone())));
+    let expected = statement(PeerBody::Pull(ObjectPull { is_urgent: false, ..pull }));
+    assert_eq!(MOSDPeer::decode(&header, &as_version_1(&payload, 1)), Ok(expected));
+}
+
+/// An OSD of an earlier version reads the fields that it knows and skips the rest of the envelope.
+#[test]
+fn fields_of_later_versions_are_skipped() {
+    let ack = PushAck { object: object("a"), version: V, step: 1, result: 0, window_kib: 64 };
+    let (header, payload) = payload_of(statement(PeerBody::Pushed(ack.clone())));
+    let envelope = HEAD_LEN + 1;
+    let mut front = payload.front.to_vec();
+    front.extend_from_slice(&[9; 5]);
+    let body_len = (front.len() - envelope - 6) as u32;
+    front[envelope] = 3;
+    front[envelope + 2..envelope + 6].copy_from_slice(&body_len.to_le_bytes());
+    let later = Payload { front: front.into(), ..payload };
+    assert_eq!(MOSDPeer::decode(&header, &later), Ok(statement(PeerBody::Pushed(ack))));
 }
 
 #[test]

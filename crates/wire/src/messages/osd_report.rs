@@ -2,7 +2,7 @@
 
 use super::paxos::PaxosHeader;
 use super::plain::plain_message;
-use crate::types::{EntityAddrVec, Epoch, OsdSuperblock, PgId, UTime, Uuid};
+use crate::types::{EntityAddrVec, Epoch, Eversion, OsdSuperblock, PgId, UTime, Uuid};
 use std::collections::BTreeMap;
 
 plain_message! {
@@ -102,6 +102,21 @@ plain_message! {
         /// Even to an OSD that is not in the up set.
         #[since(2)]
         forced: bool,
+    }
+}
+
+plain_message! {
+    /// The primary of the source of a pending merge: both PGs are quiet and clean as of the map `paxos.version`, or
+    /// (`ready` is false) will not be soon.
+    MOSDPGReadyToMerge = 122, version 1, compat 1 {
+        paxos: PaxosHeader,
+        source: PgId,
+        source_version: Eversion,
+        target_version: Eversion,
+        /// Of the target.
+        last_epoch_started: Epoch,
+        last_epoch_clean: Epoch,
+        ready: bool,
     }
 }
 

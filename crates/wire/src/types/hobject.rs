@@ -4,6 +4,7 @@ use super::{Name, PoolId, SnapId};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Identity of an object: pool, namespace, name (and locator key, when it differs from the name), snapshot, hash.
 ///
@@ -47,6 +48,26 @@ impl HObject {
     /// Input of the placement hash: the key, or the name when there is no key.
     pub fn effective_key(&self) -> &Name {
         if self.key.is_empty() { &self.name } else { &self.key }
+    }
+
+    /// The live object, whose snapshot this is.
+    pub fn head(&self) -> HObject {
+        HObject { snap: SnapId::HEAD, ..self.clone() }
+    }
+
+    /// The same object, or another snapshot of it.
+    pub fn is_same_but_snap(&self, o: &HObject) -> bool {
+        self.hash == o.hash
+            && self.name == o.name
+            && self.namespace == o.namespace
+            && self.key == o.key
+            && self.pool == o.pool
+            && self.max == o.max
+    }
+
+    /// The range of the order that has the object and its clones, both ends included.
+    pub fn with_clones(&self) -> RangeInclusive<HObject> {
+        HObject { snap: SnapId(0), ..self.clone() }..=self.head()
     }
 
     /// The position in a PG's order.

@@ -28,6 +28,7 @@ mod pg_info;
 mod pg_log;
 mod pg_map_digest;
 mod pg_peer;
+mod pg_scrub;
 mod pg_stat;
 mod pg_state;
 mod pool;
@@ -71,6 +72,10 @@ pub use pg_peer::{
 };
 #[cfg(feature = "erasure-trial")]
 pub use pg_peer::{ShardData, ShardRead};
+pub use pg_scrub::{
+    BadCopies, InconsistentCopy, InconsistentObject, ObjectSurvey, ScrubStamps, SurveyAnswer, SurveyRequest,
+    object_error, shard_error,
+};
 pub use pg_stat::{PgShard, PgStat, ScrubSchedule};
 pub use pg_state::PgState;
 pub use pool::{

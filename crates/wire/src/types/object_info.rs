@@ -24,6 +24,8 @@ impl ObjectFlags {
     pub const MANIFEST: ObjectFlags = ObjectFlags(1 << 7);
     pub const USES_TMAP: ObjectFlags = ObjectFlags(1 << 8);
     pub const REDIRECT_HAS_REFERENCE: ObjectFlags = ObjectFlags(1 << 9);
+    /// Shoal's own: a head with a [`super::SnapSet`], which only such heads are read for.
+    pub const SNAP_SET: ObjectFlags = ObjectFlags(1 << 30);
 
     pub const fn contains(self, o: ObjectFlags) -> bool {
         self.0 & o.0 == o.0

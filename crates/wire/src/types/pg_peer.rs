@@ -2,7 +2,9 @@
 //!
 //! These types are shoal's own. Ceph's OSDs do not understand them, and OSDs of both kinds never share a cluster.
 
-use super::{Epoch, Eversion, HObject, PgLogDup, PgLogEntry};
+use super::{
+    BadCopies, Epoch, Eversion, HObject, PgLogDup, PgLogEntry, ScrubStamps, SurveyAnswer, SurveyRequest,
+};
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
@@ -51,6 +53,18 @@ impl PgCounts {
             writes: self.writes / parts,
             write_kib: self.write_kib / parts,
             omap_objects: self.omap_objects / parts,
+        }
+    }
+
+    pub fn plus(&self, o: &PgCounts) -> PgCounts {
+        PgCounts {
+            objects: self.objects + o.objects,
+            bytes: self.bytes + o.bytes,
+            reads: self.reads + o.reads,
+            read_kib: self.read_kib + o.read_kib,
+            writes: self.writes + o.writes,
+            write_kib: self.write_kib + o.write_kib,
+            omap_objects: self.omap_objects + o.omap_objects,
         }
     }
 
@@ -190,10 +204,11 @@ pub struct Activation {
 
 /// One change of a PG, for a member to apply.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct PeerWrite {
     pub entry: PgLogEntry,
-    /// The newest version before this one. A member whose log ends elsewhere has lost a write, which comes again.
+    /// The newest version before this one. A member whose log ends elsewhere has lost a write, which comes again. Of a write
+    /// with earlier entries it is the last of those, so that programs which do not know these never take a part of a write.
     pub follows: Eversion,
     pub counts: PgCounts,
     pub last_user_version: u64,
@@ -203,6 +218,19 @@ pub struct PeerWrite {
     pub log_tail: Eversion,
     /// Changes of objects in the store's wire form, whose bytes of data follow in the message's data.
     pub changes: Bytes,
+    /// Entries of the same change that come before `entry`: clones that the write made, or that a trim removed.
+    #[since(2)]
+    pub earlier: Vec<PgLogEntry>,
+    /// The newest version before the first of `earlier`.
+    #[since(2)]
+    pub earlier_follow: Eversion,
+}
+
+impl PeerWrite {
+    /// The newest version before all entries of the write.
+    pub fn predecessor(&self) -> Eversion {
+        if self.earlier.is_empty() { self.follows } else { self.earlier_follow }
+    }
 }
 
 /// A step of the transfer of one object.
@@ -221,23 +249,29 @@ pub struct ObjectPush {
     pub changes: Bytes,
 }
 
-/// The answer to a step.
+/// The answer to a step. Version 2: the receiver's window.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct PushAck {
     pub object: HObject,
     pub version: Eversion,
     pub step: u32,
     /// 0, or an errno of the receiver.
     pub result: i32,
+    /// KiB of background work that the receiver wants under way from the sender at once. 0: as much as there is.
+    #[since(2)]
+    pub window_kib: u32,
 }
 
-/// A request for an object that the sender lacks.
+/// A request for an object that the sender lacks. Version 2: urgency.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct ObjectPull {
     pub object: HObject,
     pub need: Eversion,
+    /// A client waits for the object: the push passes the source's window.
+    #[since(2)]
+    pub is_urgent: bool,
 }
 
 /// A request for the objects of a backfill's window on its target.
@@ -401,6 +435,39 @@ pub enum PeerBody {
     Release {
         attempt: u64,
     },
+    /// Replica to primary: clients read this copy, tell it of commits.
+    WantCommitted,
+    /// Changes up to this version are durable on every member.
+    Committed {
+        to: Eversion,
+    },
+    /// A member of the source of a pending merge: both copies here are durable and can become one. False: they cannot, because
+    /// they are on different cores.
+    MergeReady {
+        is_ready: bool,
+    },
+    /// Primary to member: survey a range of objects, for a scrub.
+    Survey(SurveyRequest),
+    Surveyed(SurveyAnswer),
+    /// Primary to member: a scrub found these copies bad.
+    BadCopies(BadCopies),
+    /// They are missing now, durably.
+    BadCopiesNoted {
+        id: u64,
+    },
+    /// Primary to member: a scrub has ended.
+    Scrubbed(ScrubStamps),
+    /// Primary to member that it is to scrub: like a place for recovery.
+    ReserveScrub {
+        id: u64,
+    },
+    ScrubReserved {
+        id: u64,
+        is_granted: bool,
+    },
+    ReleaseScrub {
+        id: u64,
+    },
     #[cfg(feature = "erasure-trial")]
     ReadShard(ShardRead),
     #[cfg(feature = "erasure-trial")]
@@ -425,6 +492,7 @@ impl PeerBody {
             PeerBody::Scan(_) => "scan",
             PeerBody::Scanned(_) => "scanned",
             PeerBody::Progress(_) => "progress",
+            PeerBody::MergeReady { .. } => "merge_ready",
             PeerBody::Progressed { .. } => "progressed",
             PeerBody::Started { .. } => "started",
             PeerBody::Clean { .. } => "clean",
@@ -432,6 +500,16 @@ impl PeerBody {
             PeerBody::Reserve(_) => "reserve",
             PeerBody::Reserved(_) => "reserved",
             PeerBody::Release { .. } => "release",
+            PeerBody::WantCommitted => "want_committed",
+            PeerBody::Committed { .. } => "committed",
+            PeerBody::Survey(_) => "survey",
+            PeerBody::Surveyed(_) => "surveyed",
+            PeerBody::BadCopies(_) => "bad_copies",
+            PeerBody::BadCopiesNoted { .. } => "bad_copies_noted",
+            PeerBody::Scrubbed(_) => "scrubbed",
+            PeerBody::ReserveScrub { .. } => "reserve_scrub",
+            PeerBody::ScrubReserved { .. } => "scrub_reserved",
+            PeerBody::ReleaseScrub { .. } => "release_scrub",
             #[cfg(feature = "erasure-trial")]
             PeerBody::ReadShard(_) => "read_shard",
             #[cfg(feature = "erasure-trial")]
@@ -521,6 +599,48 @@ impl Encode for PeerBody {
                 w.u8(21);
                 w.u64(*attempt)
             }
+            PeerBody::WantCommitted => w.u8(22),
+            PeerBody::Committed { to } => {
+                w.u8(23);
+                w.put(to)
+            }
+            PeerBody::MergeReady { is_ready } => {
+                w.u8(24);
+                w.put(is_ready)
+            }
+            PeerBody::Survey(body) => {
+                w.u8(25);
+                w.put(body)
+            }
+            PeerBody::Surveyed(body) => {
+                w.u8(26);
+                w.put(body)
+            }
+            PeerBody::BadCopies(body) => {
+                w.u8(27);
+                w.put(body)
+            }
+            PeerBody::BadCopiesNoted { id } => {
+                w.u8(28);
+                w.u64(*id)
+            }
+            PeerBody::Scrubbed(body) => {
+                w.u8(29);
+                w.put(body)
+            }
+            PeerBody::ReserveScrub { id } => {
+                w.u8(30);
+                w.u64(*id)
+            }
+            PeerBody::ScrubReserved { id, is_granted } => {
+                w.u8(31);
+                w.u64(*id);
+                w.bool(*is_granted)
+            }
+            PeerBody::ReleaseScrub { id } => {
+                w.u8(32);
+                w.u64(*id)
+            }
             #[cfg(feature = "erasure-trial")]
             PeerBody::ReadShard(body) => {
                 w.u8(253);
@@ -562,6 +682,17 @@ impl Decode for PeerBody {
             19 => PeerBody::Reserve(r.get()?),
             20 => PeerBody::Reserved(r.get()?),
             21 => PeerBody::Release { attempt: r.u64()? },
+            22 => PeerBody::WantCommitted,
+            23 => PeerBody::Committed { to: r.get()? },
+            24 => PeerBody::MergeReady { is_ready: r.get()? },
+            25 => PeerBody::Survey(r.get()?),
+            26 => PeerBody::Surveyed(r.get()?),
+            27 => PeerBody::BadCopies(r.get()?),
+            28 => PeerBody::BadCopiesNoted { id: r.u64()? },
+            29 => PeerBody::Scrubbed(r.get()?),
+            30 => PeerBody::ReserveScrub { id: r.u64()? },
+            31 => PeerBody::ScrubReserved { id: r.u64()?, is_granted: r.bool()? },
+            32 => PeerBody::ReleaseScrub { id: r.u64()? },
             #[cfg(feature = "erasure-trial")]
             253 => PeerBody::ReadShard(r.get()?),
             #[cfg(feature = "erasure-trial")]

@@ -63,7 +63,9 @@ fn damaged_block_hides_few_keys_through_merges() {
         rig.checkpoint();
         rig.settle();
         let after = unreadable(&mut rig);
-        assert!(after <= before, "{before} unreadable keys became {after}");
+        // The filter of the block goes along with its hole, and passes few other keys of the levels below.
+        let others = after.saturating_sub(before);
+        assert!(others <= total / 200, "{before} unreadable keys of {total} became {after}");
     }
 }
 

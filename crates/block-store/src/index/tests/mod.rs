@@ -6,3 +6,4 @@ pub(crate) mod memtables;
 mod model;
 mod rig;
 mod starving;
+mod steps;

@@ -1,6 +1,7 @@
 //! Flushes and merges without space or with read errors, which go on later.
 
 use super::rig::{Rig, small};
+use super::steps::{step_bytes, step_max};
 use crate::index::Get;
 use crate::index::levels::Target;
 use device::BLOCK;
@@ -53,6 +54,7 @@ fn starved_merge_goes_on_with_space() {
 
 #[test]
 fn starving_merge_gives_space_to_flush() {
+    let mut small_steps = 0;
     for seed in 0..6 {
         let mut rig = Rig::new(small(), seed);
         while rig.index.background.merge.is_none() {
@@ -68,8 +70,12 @@ fn starving_merge_gives_space_to_flush() {
         while rig.index.background.merge.is_none() {
             rig.turn();
         }
-        let inputs = &rig.index.background.merge.as_ref().expect("seen").plan.inputs;
-        assert!(inputs.len() == 2 && inputs[0].len() == 1, "the next merge needs little space");
+        // A merge of a deeper level may have been given up, and tables move without space.
+        if rig.index.levels.takes_small_steps() {
+            let step = step_bytes(&rig.index);
+            assert!(step > 0 && step <= step_max(&small()), "the next merge needs {step} bytes");
+            small_steps += 1;
+        }
         rig.settle();
         assert!(rig.index.fresh_tables() < 4);
         rig.check_all();
@@ -78,6 +84,7 @@ fn starving_merge_gives_space_to_flush() {
         let tables: u64 = rig.index.runs().map(|(_, len)| len / BLOCK as u64).sum();
         assert_eq!(rig.space.free.iter().filter(|free| !**free).count() as u64, tables);
     }
+    assert!(small_steps > 0);
 }
 
 /// The next merge would need as much space as the one that was given up.
@@ -110,14 +117,24 @@ fn transient_read_errors_lose_no_data() {
             rig.change_durably(20);
             rig.turn();
         }
-        let tables: Vec<(u64, u64)> = rig.index.runs().collect();
-        tables.iter().for_each(|(offset, len)| rig.disk.fail_reads(*offset..offset + len));
-        // Merges are begun and given up.
-        let before = rig.index.background.failed_merges;
-        while rig.index.background.failed_merges < before + 2 {
-            rig.change_durably(20);
+        // A running merge may have read all that there is.
+        while rig.index.background.merge.is_some() {
             rig.turn();
         }
+        let tables: Vec<(u64, u64)> = rig.index.runs().collect();
+        tables.iter().for_each(|(offset, len)| rig.disk.fail_reads(*offset..offset + len));
+        // Merges are begun and given up, while changes wait for the index as the store lets them wait.
+        for _ in 0..10_000 {
+            if rig.index.background.unreadable.failures() >= 2 {
+                break;
+            }
+            if !rig.index.is_behind() {
+                rig.change_durably(20);
+            }
+            rig.turn();
+        }
+        let failures = rig.index.background.unreadable.failures();
+        assert!(failures >= 2, "seed {seed}: {failures} failures, {} fresh runs", rig.index.fresh_tables());
         rig.disk.heal();
         for _ in 0..100 {
             rig.change_durably(20);

@@ -11,6 +11,8 @@ pub(super) mod pg;
 pub(crate) mod pool;
 mod pool_app;
 pub(crate) mod pool_create;
+mod pool_pg_num;
+pub(crate) mod pool_snap;
 mod tree;
 
 use super::{Answer, Command, Ctx, Outcome, commands};

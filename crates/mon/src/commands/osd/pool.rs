@@ -1,15 +1,13 @@
 //! `ceph osd pool …`: pools come, change and go.
 
-use super::pool_create::{
-    RULE_REPLICATED, autoscale_number, check_size_range, default_min_size, pg_num_out_of_range,
-};
-use super::{change_of, compression, dump, pool_app, pool_create, step};
+use super::pool_create::{RULE_REPLICATED, autoscale_number, check_size_range, default_min_size};
+use super::{change_of, compression, dump, pool_app, pool_create, pool_pg_num, pool_snap, step};
 use crate::commands::{Answer, Command, Ctx, Outcome, commands};
 use crate::options::MonOptions;
 use crate::osd_step::step_after;
 use crate::proposal::Change;
 use crate::state::State;
-use command::errno::{EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
+use command::errno::{EBUSY, EEXIST, EINVAL, ENOENT, EPERM};
 use command::{Json, object};
 use wire::types::{OsdMap, PgPool, PoolFlags, PoolId, PoolOption, PoolOptionKind, PoolOptionValue, UTime};
 
@@ -23,12 +21,14 @@ pub(in crate::commands) const COMMANDS: &[Command] = commands! {
         "remove a pool with all its objects", "osd", "rw", rm_command;
     "osd pool delete name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false name=yes_i_really_really_mean_it,type=CephBool,req=false name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
         "remove a pool with all its objects", "osd", "rw", rm_command, Command::DEPRECATED;
+    "osd pool mksnap name=pool,type=CephPoolname name=snap,type=CephString", "make a snapshot of a pool", "osd", "rw", pool_snap::mksnap;
+    "osd pool rmsnap name=pool,type=CephPoolname name=snap,type=CephString", "remove a snapshot of a pool", "osd", "rw", pool_snap::rmsnap;
     "osd pool rename name=srcpool,type=CephPoolname name=destpool,type=CephPoolname", "rename a pool", "osd", "rw", rename;
     "osd pool ls name=detail,type=CephChoices,strings=detail,req=false", "list pools", "osd", "r", ls;
     "osd lspools", "list pools", "osd", "r", lspools;
     "osd pool get name=pool,type=CephPoolname name=var,type=CephChoices,strings=size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|all|fast_read|pg_autoscale_mode|eio|bulk|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_max_block|csum_min_block|fingerprint_algorithm|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|pg_autoscale_bias|read_lease_interval",
         "show a pool's setting", "osd", "r", get;
-    "osd pool set name=pool,type=CephPoolname name=var,type=CephChoices,strings=size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|pg_autoscale_mode|fast_read|eio|bulk|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_max_block|csum_min_block|fingerprint_algorithm|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|pg_autoscale_bias|read_lease_interval name=val,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
+    "osd pool set name=pool,type=CephPoolname name=var,type=CephChoices,strings=size|min_size|pg_num|pgp_num|pg_num_actual|pgp_num_actual|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|pg_autoscale_mode|fast_read|eio|bulk|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_max_block|csum_min_block|fingerprint_algorithm|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|pg_autoscale_bias|read_lease_interval name=val,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
         "change a pool's setting", "osd", "rw", set;
     "osd pool application enable name=pool,type=CephPoolname name=app,type=CephString,goodchars=[A-Za-z0-9-_.] name=yes_i_really_mean_it,type=CephBool,req=false",
         "say what a pool is for", "osd", "rw", pool_app::app_enable;
@@ -288,40 +288,20 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
         }
         "pg_num" => {
             let wanted = number()?;
-            if pool.flags.has(PoolFlags::NOPGCHANGE) {
-                return Err(Answer::error(
-                    EPERM,
-                    "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
-                ));
-            }
-            if pool.flags.has(PoolFlags::CREATING) {
-                return Err(Answer::error(EBUSY, "cannot adjust pg_num while initial PGs are being created"));
-            }
-            if wanted < u64::from(pool.pg_num) {
-                return Err(Answer::error(
-                    EOPNOTSUPP,
-                    "pg_num cannot be lowered: merging is not implemented yet",
-                ));
-            }
-            if wanted > u64::from(ctx.options.pool_pg_num_max) {
-                return Err(pg_num_out_of_range(ctx.options));
-            }
-            change_pool(ctx, id, |pool| {
-                pool.pg_num = wanted as u32;
-                pool.pg_num_target = pool.pg_num;
-                pool.pg_num_pending = pool.pg_num;
-                pool.last_force_op_resend_prenautilus = pool.last_change;
-            })?;
+            pool_pg_num::set_pg_num(ctx, id, wanted)?;
         }
         "pgp_num" => {
             let wanted = number()?;
-            if wanted == 0 || wanted > u64::from(pool.pg_num) {
-                return Err(Answer::invalid(format!("specified pgp_num {wanted} > pg_num {}", pool.pg_num)));
-            }
-            change_pool(ctx, id, |pool| {
-                pool.pgp_num = wanted as u32;
-                pool.pgp_num_target = pool.pgp_num;
-            })?;
+            pool_pg_num::set_pgp_num(ctx, id, wanted)?;
+        }
+        // Of the manager.
+        "pg_num_actual" => {
+            let wanted = number()?;
+            pool_pg_num::set_pg_num_actual(ctx, id, wanted)?;
+        }
+        "pgp_num_actual" => {
+            let wanted = number()?;
+            pool_pg_num::set_pgp_num_actual(ctx, id, wanted)?;
         }
         "crush_rule" => {
             let rule = placement::crush::edit::rule_id(&map.crush, &val)

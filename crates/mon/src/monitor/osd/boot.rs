@@ -1,12 +1,15 @@
 //! Boots: an OSD that is marked down asks to be marked up, at the addresses that it listens on now.
 
 use super::super::{Monitor, Turn};
+use crate::old_builds::missed_merge;
 use crate::osd_flags::{Hold, holds};
 use crate::osd_step::mark_down;
 use crate::proposal::Change;
 use machine::ConnId;
 use wire::messages::{MOSDBoot, MessageBody};
-use wire::types::{EntityAddrVec, Epoch, LogPriority, OsdMap, OsdMapIncremental, OsdState, OsdXinfo, UTime};
+use wire::types::{
+    EntityAddrVec, Epoch, LogPriority, OsdMap, OsdMapIncremental, OsdState, OsdXinfo, PoolId, UTime,
+};
 
 impl Monitor {
     pub(super) fn on_boot(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: &MOSDBoot) {
@@ -26,6 +29,9 @@ impl Monitor {
         }
         if m.superblock.current_epoch > map.epoch {
             return self.refuse_later_map(turn, osd, m.superblock.current_epoch);
+        }
+        if let Some(pool) = missed_merge(map, osd, &m.metadata) {
+            return self.refuse_old_build(turn, osd, pool);
         }
         if map.is_up(osd) && row.addrs.client == addrs && row.addrs.cluster == m.cluster_addrs {
             self.beacon(osd, turn.now);
@@ -55,6 +61,20 @@ impl Monitor {
         self.propose(turn.now, vec![change]);
     }
 
+    /// An OSD was down while PGs merged, and returns with a build that knows no merges.
+    fn refuse_old_build(&mut self, turn: &mut Turn<'_>, osd: i32, pool: PoolId) {
+        if !self.osd.behind.insert(osd) {
+            return;
+        }
+        let name = self.states.head().osdmap().pool_names.get(&pool).cloned().unwrap_or_default();
+        let line = format!(
+            "osd.{osd} is not marked up: PGs of pool '{name}' merged while it was down, and its build cannot merge PGs. Start it \
+             with the build of the other OSDs"
+        );
+        let change = self.log_change(self.wall(turn.now), LogPriority::ERROR, "cluster", line);
+        self.propose(turn.now, vec![change]);
+    }
+
     /// Adds a boot to a step. An OSD that is up first goes down: its boot waits for the epoch after.
     pub(super) fn add_boot(
         &mut self,
@@ -69,6 +89,9 @@ impl Monitor {
         let now = step.modified;
         let Some(row) = map.osd(osd).filter(|_| !holds(map, osd, Hold::Up)) else { return };
         if row.uuid != Default::default() && row.uuid != m.superblock.osd_fsid {
+            return;
+        }
+        if missed_merge(map, osd, &m.metadata).is_some() {
             return;
         }
         if map.is_up(osd) {
@@ -110,6 +133,7 @@ impl Monitor {
         step.new_heartbeat_front_up.insert(osd, m.heartbeat_front_addrs);
         more.push(Change::OsdMetadata { osd, metadata: Some(m.metadata) });
         self.osd.failures.remove(&osd);
+        self.osd.behind.remove(&osd);
         self.osd.down_since.remove(&osd);
     }
 

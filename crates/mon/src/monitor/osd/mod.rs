@@ -8,6 +8,7 @@ mod clean_epochs;
 mod creating;
 mod failure;
 mod mark_out;
+mod merging;
 mod places;
 mod pulse;
 mod requests;
@@ -21,10 +22,11 @@ use clean_epochs::CleanEpochs;
 pub(super) use creating::Creations;
 use failure::Reporters;
 use machine::{ConnId, Time};
+use merging::Merges;
 use places::Places;
 use pulse::Pulses;
 use requests::{Requests, TempRequest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::messages::{Body, MOSDAlive, MOSDFull, MOSDPGTemp};
 use wire::types::{EntityKind, Epoch, OsdMapIncremental, OsdState};
@@ -51,6 +53,9 @@ pub(super) struct OsdWatch {
     clean_epochs: CleanEpochs,
     /// OSDs whose boot was refused because they have a later map than the monitors, and that map.
     ahead: BTreeMap<i32, Epoch>,
+    /// OSDs whose boot was refused because their build missed merges of PGs.
+    behind: BTreeSet<i32>,
+    merges: Merges,
     pub requests: Requests,
 }
 
@@ -91,6 +96,7 @@ impl Monitor {
             Body::MOSDMarkMeDown(m) => self.on_mark_me_down(turn, conn, tid, from, m),
             Body::MOSDMarkMeDead(m) => self.on_mark_me_dead(turn, conn, from, m),
             Body::MOSDPGTemp(m) => self.on_pg_temp(turn, conn, from, m),
+            Body::MOSDPGReadyToMerge(m) => self.on_ready_to_merge(turn, conn, from, m),
             Body::MOSDFull(m) => self.on_full(turn, conn, from, m),
             _ => return false,
         }
@@ -197,6 +203,7 @@ impl Monitor {
         self.tick_failures(turn);
         self.propose_requests(turn);
         self.tick_down_to_out(turn);
+        self.tick_merges(turn);
         self.tick_blocklist(turn);
         self.tick_trim(turn);
     }

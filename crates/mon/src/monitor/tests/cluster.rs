@@ -1,8 +1,8 @@
 //! A cluster of OSDs that have booted, for tests of what the monitor makes of them.
 
 use super::{AuthMode, FSID, Fixture, addr};
+use command::builds::MERGES_PGS;
 use machine::ConnId;
-use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 use wire::messages::{MOSDBeacon, MOSDBoot, MOSDFailure, PaxosHeader};
@@ -49,7 +49,9 @@ pub fn boot_of(osd: i32, port: u16) -> MOSDBoot {
         cluster_addrs: addr(port + 2),
         boot_epoch: 0,
         heartbeat_front_addrs: addr(port + 3),
-        metadata: BTreeMap::from([("hostname".to_owned(), "h".to_owned())]),
+        metadata: [("hostname", "h"), (MERGES_PGS, "1")]
+            .map(|(key, value)| (key.into(), value.into()))
+            .into(),
         features: wire::features::TENTACLE.0,
     }
 }

@@ -88,6 +88,19 @@ fn status_is_whole_in_each_format() {
     );
 }
 
+/// Whoever waits for clean PGs must not take those that nobody has reported for none.
+#[test]
+fn pgs_without_a_report_are_unknown() {
+    let (mut f, admin) = fixture();
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let json = parse(&f.ok(admin, r#"{"prefix":"status","format":"json"}"#));
+    let pgmap = &json["pgmap"];
+    assert_eq!((&pgmap["num_pools"], &pgmap["num_pgs"]), (&1.into(), &8.into()));
+    assert_eq!(pgmap["pgs_by_state"], serde_json::json!([{"state_name": "unknown", "count": 8}]));
+    let plain = f.ok(admin, r#"{"prefix":"status"}"#);
+    assert!(plain.contains("pools:   1 pools, 8 pgs") && plain.contains("100.000% pgs unknown"), "{plain}");
+}
+
 #[test]
 fn a_pool_is_made_shown_renamed_and_removed() {
     let (mut f, admin) = fixture();

@@ -11,6 +11,7 @@ mod hold_flags;
 mod joining;
 mod maps;
 mod marked_out;
+mod merging;
 mod osds;
 mod pool_size;
 mod pools;

@@ -212,6 +212,22 @@ const ROWS: &[Row] = &[
         outcomes: OF_OSD,
     },
     Row {
+        message: "MOSDPGReadyToMerge",
+        sample: |_, _| {
+            MOSDPGReadyToMerge {
+                paxos: PAXOS,
+                source: PgId { pool: 1, seed: 0 },
+                source_version: Default::default(),
+                target_version: Default::default(),
+                last_epoch_started: 1,
+                last_epoch_clean: 1,
+                ready: true,
+            }
+            .into()
+        },
+        outcomes: OF_OSD,
+    },
+    Row {
         message: "MOSDPGCreated",
         sample: |f, _| {
             let pg = *f.monitor.states.head().osd.creating.keys().next().expect("the pool's groups are new");

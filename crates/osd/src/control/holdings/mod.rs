@@ -16,10 +16,11 @@
 //! A split is durable a little later than the map that asks for it. So the split bits of the stored copy tell that one is
 //! due, not the map before: a split that a crash interrupted is ordered again.
 
+mod merging;
 mod start;
 
 use super::births::Births;
-use super::intervals::{PgIntervals, RecordChanges, ancestor, interval, is_new_interval, is_split};
+use super::intervals::{PgIntervals, RecordChanges, ancestor, interval, is_merge, is_new_interval, is_split};
 use crate::Routes;
 use crate::node::spread;
 use crate::pg::split_bits;
@@ -30,7 +31,7 @@ use placement::{Placement, PlacementTable};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use wire::types::{Epoch, OsdMap, PastIntervals, PgId, PoolId, ShardId, SpgId};
+use wire::types::{Epoch, OsdMap, PastIntervals, PgId, PgPool, PoolId, ShardId, SpgId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
@@ -48,6 +49,8 @@ pub struct Entry {
     pub holding: Holding,
     /// Of a held copy: the low bits of the hash that all its objects share.
     split_bits: u8,
+    /// The copy has every merge of maps up to this one, or has the order for it.
+    merged_through: Epoch,
     /// The copy's shard. `NONE` in pools of whole copies.
     pub shard: ShardId,
     /// Since which map we are its primary, if we are.
@@ -80,6 +83,10 @@ pub struct Holdings {
     /// Copies that do not count, which moves have left on these cores. Until the last of them is gone, no copy of its PG is
     /// made: a store would have two, and a restart would count the wrong one.
     left: BTreeSet<(PgId, CoreId)>,
+    /// Copies whose PGs were merged with others, until the shards are told.
+    sources: BTreeMap<PgId, merging::Source>,
+    /// Merges that the shards have been told: target, map, source.
+    told_merges: BTreeSet<(PgId, Epoch, PgId)>,
     /// Copies of PGs that no map makes yet which this daemon knows: a loss of power has taken back the map whose split made them. They
     /// get their parents' past when that map has come again.
     ahead: BTreeMap<PgId, (CoreId, LoadedPg)>,
@@ -100,6 +107,8 @@ impl Holdings {
             named_here: BTreeSet::new(),
             unsaved: BTreeSet::new(),
             left: BTreeSet::new(),
+            sources: BTreeMap::new(),
+            told_merges: BTreeSet::new(),
             ahead: BTreeMap::new(),
             loading: start::Loading::default(),
             checked: Cell::new(0),
@@ -169,7 +178,10 @@ impl Holdings {
     }
 
     /// The shard has removed the copy. True if the map names this OSD again meanwhile: then it is to be ordered anew.
-    pub fn removed(&mut self, pg: PgId) -> bool {
+    pub fn removed(&mut self, pg: PgId, core: CoreId) -> bool {
+        if self.left.contains(&(pg, core)) {
+            return self.is_source_gone(pg, core);
+        }
         let Some(entry) = self.entries.get_mut(&pg) else { return false };
         let is_wanted = entry.holding == Holding::Held && entry.names(self.osd);
         if is_wanted {
@@ -197,11 +209,18 @@ impl Holdings {
         }
     }
 
-    /// A core has no copy of the PG that does not count. True if a copy may be made now and could not before.
+    /// A core has no copy of the PG that does not count. True if a copy may be made, split off or merged now and could not
+    /// before.
     pub fn cleared(&mut self, pg: PgId, core: CoreId) -> bool {
-        self.left.remove(&(pg, core))
-            && !is_left(&self.left, pg)
-            && self.entries.get(&pg).is_some_and(|entry| entry.holding == Holding::Named)
+        let is_merging = || {
+            let pool = self.table.map().pools.get(&pg.pool);
+            pool.is_some_and(|pool| pool.pg_num_pending < pool.pg_num)
+        };
+        let is_wanted = match self.entries.get(&pg) {
+            Some(entry) => entry.holding == Holding::Named || is_merging(),
+            None => true,
+        };
+        self.left.remove(&(pg, core)) && !is_left(&self.left, pg) && is_wanted
     }
 
     /// Intervals that ended before `epoch` matter no more.
@@ -234,6 +253,7 @@ impl Holdings {
         let changed = self.advance_table(map);
         let Some(before) = before else { return self.follow_gap(&old, map) };
         self.note_unsettled(before, map);
+        self.end_merged(before, map);
         self.add_children(before, map, |parent, present| parent.child(before, present));
         self.begin_intervals(before, map, &changed);
         let born = self.settle(map, our_life);
@@ -269,6 +289,7 @@ impl Holdings {
     /// Maps are missing: no interval before this map is known for sure.
     fn follow_gap(&mut self, old: &OsdMap, map: &OsdMap) {
         self.births.unsettled.clear();
+        self.end_merged_in_gap(old, map);
         self.add_children(old, map, |parent, present| {
             let mut child = parent.clone();
             child.forget_past(Interval { split_at: present.since, ..present });
@@ -313,7 +334,7 @@ impl Holdings {
         let (table, named_here, mut placement) = (&self.table, &self.named_here, Placement::default());
         let mut born = BTreeMap::new();
         self.births.unsettled.retain(|pg, created| {
-            if !map.pools.contains_key(&pg.pool) {
+            if map.pools.get(&pg.pool).is_none_or(|pool| pg.seed >= pool.pg_num) {
                 return false;
             }
             table.lookup(*pg, &mut placement);
@@ -366,7 +387,8 @@ impl Holdings {
         for (&pool, row) in &map.pools {
             let old = before.pools.get(&pool);
             if old.is_some_and(|old| {
-                (old.size, old.min_size, old.pg_num) != (row.size, row.min_size, row.pg_num)
+                let cuts = |pool: &PgPool| (pool.size, pool.min_size, pool.pg_num, pool.pg_num_pending);
+                cuts(old) != cuts(row)
             }) {
                 suspects.extend(self.entries.range(pgs_of(pool)).map(|(pg, _)| *pg));
             }
@@ -382,21 +404,26 @@ impl Holdings {
                 self.unsaved.insert(pg);
                 continue;
             }
-            let had = before.pools.get(&pg.pool).map_or(0, |pool| pool.pg_num);
-            let is_split = is_split(pg.seed, had, pool.pg_num);
-            if is_new_interval(&entry.intervals.present, &placement, pool, is_split) {
+            let Some(old) = before.pools.get(&pg.pool) else { continue };
+            let is_split = is_split(pg.seed, old.pg_num, pool.pg_num);
+            let is_cut = is_split || is_merge(pg.seed, old, pool);
+            if is_new_interval(&entry.intervals.present, &placement, pool, is_cut) {
                 entry.intervals.begin(before, interval(map.epoch, &placement, pool), is_split);
+                if self::is_split(pg.seed, pool.pg_num, old.pg_num) {
+                    entry.intervals.keep_past_of_merge();
+                }
                 entry.follow_interval();
                 self.unsaved.insert(pg);
             }
         }
     }
 
-    /// The orders that `map`, the newest, gives for every PG here: removals, then splits, then intervals. `is_us`: the map
+    /// The orders that `map`, the newest, gives for every PG here: removals, then merges, splits and intervals. `is_us`: the map
     /// names this very process under our number.
     pub fn orders(&mut self, map: &OsdMap, is_us: bool) -> Orders {
         let mut orders = Orders::new();
         self.leave_deleted_pools(map, &mut orders);
+        self.merge(map, &mut orders);
         self.split(map, &mut orders);
         self.order_intervals(map, is_us, &mut orders);
         orders
@@ -436,6 +463,9 @@ impl Holdings {
             }
             let (parent, pool) = (self.entries[&pg].clone(), &map.pools[&pg.pool]);
             let wanted = split_bits(pg.seed, pool.pg_num);
+            if self.must_wait_to_split(pg, map) {
+                continue;
+            }
             let mut order = Vec::new();
             for child in children(pg, &parent, pool.pg_num) {
                 let bits = split_bits(child.seed, pool.pg_num);
@@ -459,6 +489,15 @@ impl Holdings {
         }
     }
 
+    /// A copy that a later map merged is not split, nor one whose child's last copy is being removed. It gets no interval either.
+    fn must_wait_to_split(&self, pg: PgId, map: &OsdMap) -> bool {
+        let (Some(entry), Some(pool)) = (self.entries.get(&pg), map.pools.get(&pg.pool)) else {
+            return false;
+        };
+        entry.merged_through > map.epoch
+            || children(pg, entry, pool.pg_num).any(|child| is_left(&self.left, child))
+    }
+
     fn hold_child(&mut self, child: PgId, parent: &Entry, bits: u8) {
         // The maps that ask for the split have made an entry, unless one of them was dropped since.
         let known = self.entries.remove(&child).map(|entry| entry.intervals);
@@ -466,14 +505,30 @@ impl Holdings {
             known.unwrap_or_else(|| PgIntervals::unknown(parent.intervals.created, self.present_of(child)));
         let intervals =
             PgIntervals { is_birth: intervals.is_birth && parent.intervals.is_birth, ..intervals };
-        let shard = parent.shard;
-        let entry = Entry { split_bits: bits, shard, ..Entry::new(parent.core, Holding::Held, intervals) };
+        let (shard, merged_through) = (parent.shard, parent.merged_through.max(self.table.map().epoch));
+        let entry = Entry {
+            split_bits: bits,
+            merged_through,
+            shard,
+            ..Entry::new(parent.core, Holding::Held, intervals)
+        };
         self.insert(child, entry);
     }
 
     fn order_intervals(&mut self, map: &OsdMap, is_us: bool, orders: &mut Orders) {
+        let is_wide = |pg: &PgId, entry: &Entry| {
+            let pool = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num);
+            entry.holding == Holding::Held
+                && pool.is_some_and(|pool| entry.split_bits < split_bits(pg.seed, pool.pg_num))
+        };
+        let unsplit: Vec<PgId> =
+            self.entries.iter().filter(|(pg, entry)| is_wide(pg, entry)).map(|(pg, _)| *pg).collect();
         let (osd, unsaved, left) = (self.osd, &mut self.unsaved, &self.left);
         self.entries.retain(|pg, entry| {
+            if unsplit.contains(pg) {
+                entry.primary_since = None;
+                return true;
+            }
             let pool = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num);
             let Some(pool) = pool.filter(|_| matches!(entry.holding, Holding::Named | Holding::Held)) else {
                 return true;
@@ -506,6 +561,7 @@ impl Holdings {
             if is_new_copy {
                 entry.holding = Holding::Held;
                 entry.split_bits = split_bits(pg.seed, pool.pg_num);
+                entry.merged_through = map.epoch;
             }
             let split_bits = entry.split_bits;
             let mut order =
@@ -548,6 +604,9 @@ impl Holdings {
             assert!(!is_stale, "{pg} is on core {core:?}, whose copy does not count");
             let has_pool = map.is_some_and(|map| map.pools.contains_key(&pg.pool));
             assert!(!has_pool || *holding != Holding::Leaving, "{pg} is removed and its pool exists");
+            let is_ended =
+                map.and_then(|map| map.pools.get(&pg.pool)).is_some_and(|pool| pg.seed >= pool.pg_num);
+            assert!(!is_ended, "{pg} was merged and has an entry");
         }
         self.check_placement();
     }
@@ -594,6 +653,7 @@ impl Entry {
             core,
             holding,
             split_bits: 0,
+            merged_through: 0,
             shard: ShardId::NONE,
             primary_since: None,
             placement: Placement::default(),
@@ -607,15 +667,15 @@ impl Entry {
         out
     }
 
-    /// The name of the copy here.
     /// A copy in a store. It is durable, so no birth any more.
     fn found(core: CoreId, loaded: &LoadedPg, intervals: PgIntervals) -> Entry {
         let created = if intervals.created == 0 { loaded.created } else { intervals.created };
         let intervals = PgIntervals { created, is_birth: false, ..intervals };
-        let LoadedPg { split_bits, pg: SpgId { shard, .. }, .. } = *loaded;
-        Entry { split_bits, shard, ..Entry::new(core, Holding::Held, intervals) }
+        let LoadedPg { split_bits, merged_through, pg: SpgId { shard, .. }, .. } = *loaded;
+        Entry { split_bits, merged_through, shard, ..Entry::new(core, Holding::Held, intervals) }
     }
 
+    /// The name of the copy here.
     pub fn id(&self, pg: PgId) -> SpgId {
         SpgId { pg, shard: self.shard }
     }

@@ -4,7 +4,9 @@
 //! |---|---|---|
 //! | yes, also unreadable | yes | the copy, with the record's intervals; it is durable, so no birth any more |
 //! | yes | no, release 0.1.0 | the copy; this OSD alone has served it since its creation |
-//! | yes | no, and the stored map does not make the PG | none until a map does: then the copy, with its parent's past |
+//! | yes | of a merge that ended the PG | none: the copy is the source of the merge |
+//! | yes | no, and a map that is lost made the PG by a split | none until a map does: then the copy, with its parent's past |
+//! | yes | no, and no map that is known makes the PG | none: the copy is what a merge has left, and is removed |
 //! | yes | no | the copy, with an unknown past |
 //! | no | yes | a birth, a new member or a child of a split that a crash interrupted; dropped unless the map names this OSD |
 
@@ -47,7 +49,11 @@ impl Holdings {
         }
 
         for (pg, (core, loaded)) in found {
-            if map.is_some_and(|map| is_ahead(pg, map)) && !records.contains_key(&pg) {
+            let is_ahead = map.is_some_and(|map| is_ahead(pg, map)) && !records.contains_key(&pg);
+            if self.find_source(core, &loaded, is_ahead) {
+                continue;
+            }
+            if is_ahead {
                 self.ahead.insert(pg, (core, loaded));
                 continue;
             }

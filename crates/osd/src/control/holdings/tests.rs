@@ -3,11 +3,12 @@
 use super::super::births::{OldBirth, OldBirths};
 use super::super::history::PgRecords;
 use super::*;
+use crate::control::MergeVersions;
 use crate::shard::LoadedPg;
 use codec::Encode;
 use machine::Random;
 use std::collections::VecDeque;
-use wire::types::{OsdRow, OsdState, PastInterval, PgPool, PoolKind};
+use wire::types::{Eversion, OsdRow, OsdState, PastInterval, PgPool, PoolKind};
 
 const US: i32 = 0;
 const PG: PgId = PgId { pool: 1, seed: 0 };
@@ -92,12 +93,24 @@ impl Story {
         self.holdings = Holdings::new(US, 2);
         self.holdings.read_records(records);
         for (pg, split_bits) in copies {
-            let loaded = LoadedPg { pg: (*pg).into(), created: 6, split_bits: *split_bits };
-            self.holdings.found(CoreId(1), &loaded);
+            // Of the newest split, whose map may be lost.
+            self.find(LoadedPg { split_at: Epoch::MAX, ..loaded(*pg, *split_bits) });
         }
+        self.start();
+    }
+
+    fn find(&mut self, copy: LoadedPg) {
+        self.holdings.found(CoreId(1), &copy);
+    }
+
+    fn start(&mut self) {
         self.holdings.start(Some(&Arc::new(self.map.clone())));
         self.store();
     }
+}
+
+fn loaded(pg: PgId, split_bits: u8) -> LoadedPg {
+    LoadedPg { pg: pg.into(), created: 6, split_bits, split_at: 0, merged_through: 0 }
 }
 
 fn pool(map: &mut OsdMap, pg_num: u32) {
@@ -330,7 +343,7 @@ fn stray_copy_is_told_every_interval() {
     story.holdings.created(PG);
     assert_eq!(only(&story.next(|map| on(map, PG, &[1, 2]))).since, 7);
     assert_eq!(only(&story.next(|map| on(map, PG, &[2, 1]))).since, 8);
-    assert!(!story.holdings.removed(PG));
+    assert!(!story.holdings.removed(PG, CoreId(0)));
     story.store();
     assert!(story.holdings.entries.is_empty() && story.stored.is_empty());
 }
@@ -341,7 +354,7 @@ fn copy_that_is_named_while_it_goes_is_ordered_anew() {
     story.holdings.created(PG);
     story.next(|map| on(map, PG, &[1, 2]));
     story.next(|map| on(map, PG, &[1, US]));
-    assert!(story.holdings.removed(PG));
+    assert!(story.holdings.removed(PG, CoreId(0)));
     let orders = story.orders(true);
     assert!(!only(&orders).is_birth && only(&orders).since == 8);
 }
@@ -356,7 +369,7 @@ fn new_copy_waits_until_the_old_one_is_gone() {
     story.holdings.leave(PG, target);
     story.holdings.cross(PG, source, target);
     story.next(|map| on(map, PG, &[1, 2]));
-    assert!(!story.holdings.removed(PG));
+    assert!(!story.holdings.removed(PG, target));
     assert_eq!(story.next(|map| on(map, PG, &[1, US])), []);
     assert_eq!(story.next(|map| on(map, PG, &[US, 1])), []);
     assert!(!story.holdings.cleared(PG, target), "that is another core");
@@ -375,7 +388,7 @@ fn unreadable_copy_is_split_and_gets_no_new_children() {
     let records = PgRecords { intervals: intervals.collect(), ..PgRecords::default() };
     story.holdings = Holdings::new(US, 2);
     story.holdings.read_records(records);
-    story.holdings.found(CoreId(0), &LoadedPg { pg: PG.into(), created: 0, split_bits: 0 });
+    story.holdings.found(CoreId(0), &LoadedPg { created: 0, ..loaded(PG, 0) });
     story.holdings.start(Some(&Arc::new(story.map.clone())));
     let orders = story.next(|map| on(map, PG, &[1, US]));
     assert!(!only(&orders).is_birth, "{orders:?}");
@@ -454,7 +467,7 @@ fn deleted_pool_is_removed_once_and_forgotten() {
     let remove = PgOrder::Remove { pg: PG.into() };
     assert_eq!(story.next(|map| drop(map.pools.remove(&1))), [remove]);
     assert_eq!(story.next(|_| ()), []);
-    assert!(!story.holdings.removed(PG));
+    assert!(!story.holdings.removed(PG, CoreId(0)));
     story.store();
     assert!(story.holdings.entries.is_empty() && story.stored.is_empty());
 }
@@ -664,7 +677,162 @@ fn record_is_decoded_as_it_was_encoded() {
     assert_eq!(story.holdings.entries[&PG].intervals, before);
 }
 
-/// PGs of two pools on four OSDs by upmap, OSDs that go down and come back, splits, skipped epochs, and a map that names
+/// Two PGs on these OSDs, which are about to be merged. Both copies here are durable.
+fn before_merge(acting: &[i32]) -> Story {
+    let mut story = Story::new();
+    story.next(|map| {
+        pool(map, 2);
+        (0..2).for_each(|seed| on(map, child(seed), acting));
+    });
+    for seed in 0..2 {
+        story.holdings.created(child(seed));
+    }
+    story.next(|map| map.osds[0].info.up_thru = 7);
+    let core = story.holdings.entries[&PG].core;
+    story.holdings.entries.get_mut(&child(1)).unwrap().core = core;
+    let orders = story.next(|map| map.pools.get_mut(&1).unwrap().pg_num_pending = 1);
+    let since: Vec<Epoch> = orders.iter().map(|order| told(order).since).collect();
+    assert_eq!(since, [8, 8], "both have a new interval");
+    story
+}
+
+const VERSIONS: MergeVersions =
+    MergeVersions { source: Eversion { epoch: 7, version: 4 }, target: Eversion { epoch: 7, version: 9 } };
+
+fn merge_pgs(map: &mut OsdMap) {
+    let ready_epoch = map.epoch - 1;
+    let pool = map.pools.get_mut(&1).unwrap();
+    (pool.pg_num, pool.pg_num_pending) = (1, 1);
+    let merge = &mut pool.last_pg_merge;
+    (merge.source, merge.ready_epoch) = (child(1), ready_epoch);
+    (merge.source_version, merge.target_version) = (VERSIONS.source, VERSIONS.target);
+}
+
+fn order_to_merge(source: Option<PgId>, epoch: Epoch, versions: Option<MergeVersions>) -> PgOrder {
+    PgOrder::Merge { pg: PG.into(), source: source.map(SpgId::from), split_bits: 0, epoch, versions }
+}
+
+#[test]
+fn merge_is_ordered_before_its_interval() {
+    let mut story = before_merge(&[US, 1]);
+    let orders = story.next(merge_pgs);
+    assert_eq!(orders[0], order_to_merge(Some(child(1)), 9, Some(VERSIONS)));
+    let past = vec![(6, 7, vec![US, 1], true), (8, 8, vec![US, 1], false)];
+    assert_eq!(only(&orders[1..]), Told { is_birth: false, past, ..born(PG, 9, &[US, 1]) });
+    assert_eq!(story.holdings.entries.len(), 1);
+    assert_eq!(story.orders(true), [], "it is ordered once");
+    assert_eq!(story.stored.len(), 1, "the source has no record");
+}
+
+/// As [`merge_is_ordered_before_its_interval`], with the bug.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn merge_that_loses_an_interval_is_seen() {
+    let mut story = before_merge(&[US, 1]);
+    crate::planted::plant(Some(crate::planted::PlantedBug::MergeLosesInterval));
+    let orders = story.next(merge_pgs);
+    crate::planted::plant(None);
+    assert_eq!(told(&orders[1]).past, []);
+}
+
+#[test]
+fn merge_that_is_not_durable_is_ordered_again() {
+    let mut story = before_merge(&[US, 1]);
+    let order = story.next(merge_pgs).remove(0);
+    let mut back = |copies: &[LoadedPg], is_done: bool| {
+        let intervals = story.stored.iter().map(|(pg, bytes)| (*pg, codec::decode_exact(bytes).unwrap()));
+        let births = story.holdings.births().clone();
+        let records = PgRecords { births, intervals: intervals.collect(), old_births: None };
+        story.holdings = Holdings::new(US, 2);
+        story.holdings.read_records(records);
+        copies.iter().for_each(|copy| story.find(*copy));
+        story.start();
+        let orders = story.orders(true);
+        if is_done {
+            story.holdings.merged(PG, 9);
+        }
+        orders
+    };
+    assert_eq!(back(&[loaded(PG, 1), loaded(child(1), 1)], false)[0], order);
+    // The target's records are durable, the move of the source's objects is not.
+    let half = LoadedPg { merged_through: 9, ..loaded(PG, 0) };
+    assert_eq!(back(&[half, loaded(child(1), 1)], false)[0], order);
+    let again = back(&[half], true);
+    assert_eq!(again[0], order_to_merge(None, 9, Some(VERSIONS)));
+    assert_eq!(again.len(), 2);
+    assert_eq!(back(&[half], false).len(), 1, "it is done");
+}
+
+/// Another core made the merge durable, and a loss of power took its map back.
+#[test]
+fn copy_that_is_merged_ahead_of_its_map_is_not_split() {
+    let mut story = before_merge(&[US, 1]);
+    let births = story.holdings.births().clone();
+    let intervals = story.stored.iter().map(|(pg, bytes)| (*pg, codec::decode_exact(bytes).unwrap()));
+    let records = PgRecords { births, intervals: intervals.collect(), old_births: None };
+    story.holdings = Holdings::new(US, 2);
+    story.holdings.read_records(records);
+    story.find(LoadedPg { merged_through: 9, ..loaded(PG, 0) });
+    story.start();
+    let orders = story.orders(true);
+    assert!(!orders.iter().any(|order| matches!(order, PgOrder::Split { .. })), "{orders:?}");
+    assert!(orders.iter().all(|order| order.pg().pg != PG), "the copy has more than the PG: {orders:?}");
+    let orders = story.next(merge_pgs);
+    let orders: Vec<PgOrder> = orders.into_iter().filter(|order| order.pg().pg == PG).collect();
+    assert_eq!(orders[0], order_to_merge(None, 9, Some(VERSIONS)), "which the shard has");
+    assert_eq!(only(&orders[1..]).since, 9);
+}
+
+#[test]
+fn source_on_another_core_is_removed() {
+    let mut story = before_merge(&[US, 1]);
+    let core = story.holdings.entries[&PG].core;
+    let other = CoreId(1 - core.0);
+    story.holdings.entries.get_mut(&child(1)).unwrap().core = other;
+    story.follow(merge_pgs);
+    let orders = story.holdings.orders(&story.map, true);
+    assert_eq!(orders[&core][0], order_to_merge(None, 9, Some(VERSIONS)));
+    assert_eq!(orders[&other], [PgOrder::Remove { pg: child(1).into() }]);
+    story.holdings.merged(PG, 9);
+    // The PG is made again while its old copy goes.
+    let split = |map: &mut OsdMap| map.pools.get_mut(&1).unwrap().pg_num = 2;
+    assert_eq!(story.next(split), []);
+    assert!(story.holdings.removed(child(1), other));
+    let orders = story.orders(true);
+    assert!(matches!(&orders[0], PgOrder::Split { .. }), "{orders:?}");
+}
+
+#[test]
+fn source_without_a_target_here_is_removed() {
+    let mut story = before_merge(&[US, 1]);
+    story.holdings.entries.remove(&PG);
+    let orders = story.next(|map| {
+        merge_pgs(map);
+        on(map, PG, &[1, 2]);
+    });
+    assert_eq!(orders, [PgOrder::Remove { pg: child(1).into() }]);
+    assert!(story.holdings.births().merges.is_empty());
+}
+
+#[test]
+fn merge_in_a_gap_of_maps_is_known_or_makes_copies_incomplete() {
+    let mut story = before_merge(&[US, 1]);
+    let orders = story.after_gap(merge_pgs);
+    assert_eq!(orders[0], order_to_merge(Some(child(1)), 18, Some(VERSIONS)));
+    // And split again: which part of the objects the copies have is unknown.
+    let mut story = before_merge(&[US, 1]);
+    let orders = story.after_gap(|map| {
+        merge_pgs(map);
+        map.pools.get_mut(&1).unwrap().pg_num = 2;
+    });
+    let merges = orders.iter().filter_map(|order| match order {
+        PgOrder::Merge { pg, source: None, split_bits: 1, versions: None, .. } => Some(pg.pg),
+        _ => None,
+    });
+    assert_eq!(merges.collect::<Vec<_>>(), [PG, child(1)]);
+}
+
+/// PGs of two pools on four OSDs by upmap, OSDs that go down and come back, splits, merges, skipped epochs, and a map that names
 /// another process under our number.
 #[test]
 fn table_and_fresh_mapping_give_equal_orders() {
@@ -689,11 +857,15 @@ fn table_and_fresh_mapping_give_equal_orders() {
                 let records = holdings.take_record_changes();
                 let orders = holdings.orders(&next, is_us);
                 holdings.check(Some(&next));
-                let removes = orders.values().flatten().filter_map(|order| match order {
-                    PgOrder::Remove { pg } => Some(pg.pg),
-                    _ => None,
-                });
-                removes.for_each(|pg| assert!(!holdings.removed(pg)));
+                for (core, order) in
+                    orders.iter().flat_map(|(core, orders)| orders.iter().map(|o| (*core, o)))
+                {
+                    match order {
+                        PgOrder::Remove { pg } => drop(holdings.removed(pg.pg, core)),
+                        PgOrder::Merge { pg, epoch, .. } => holdings.merged(pg.pg, *epoch),
+                        _ => {}
+                    }
+                }
                 (orders, records, holdings.births.clone())
             };
             assert_eq!(step(&mut kept), step(&mut fresh), "round {round}, map {}", map.epoch);
@@ -733,7 +905,13 @@ fn random_step(random: &mut Random, map: &mut OsdMap, change: u64) {
             map.pools.remove(&pool);
             map.pool_max = map.pool_max.max(pool as i32);
         }
-        3 | 4 => {
+        4 => {
+            let Some(row) = map.pools.get_mut(&pool).filter(|row| row.pg_num > 1) else { return };
+            (row.pg_num, row.pgp_num) = (row.pg_num - 1, row.pgp_num.min(row.pg_num - 1));
+            row.last_pg_merge.source = PgId { pool, seed: row.pg_num };
+            row.last_pg_merge.ready_epoch = map.epoch - 1;
+        }
+        3 => {
             let kind = PoolKind::REPLICATED;
             let new = PgPool { kind, size: 2, min_size: 1, pg_num: 2, pgp_num: 2, ..PgPool::default() };
             let pool = map.pools.entry(pool).or_insert(new);

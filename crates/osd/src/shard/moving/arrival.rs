@@ -175,7 +175,9 @@ impl Shard {
         let ending = meta::set_history(&pg.meta, &history, &progress).into();
         self.note_strays(key);
         self.forget_ended_strays(fx);
-        self.obey_held_orders(now, key, fx);
+        if !self.go_on_merging(now, key, fx) {
+            self.obey_held_orders(now, key, fx);
+        }
         if self.pgs.get(key).is_some() {
             // The source's links may have lost any number of statements since.
             self.repeat_statements(now, key, None, fx);

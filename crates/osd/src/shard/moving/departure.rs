@@ -147,7 +147,9 @@ impl Pg {
     pub(in crate::shard) fn is_at_rest(&self) -> bool {
         let is_whole =
             self.missing.is_empty() && self.progress.is_complete() && self.after_loading.is_empty();
-        let is_still = self.transfers.outgoing.is_empty() && self.transfers.incoming.is_empty();
+        let is_still = self.transfers.outgoing.is_empty()
+            && self.transfers.incoming.is_empty()
+            && self.surveys.is_empty();
         is_whole
             && is_still
             && match &self.role {
@@ -159,12 +161,14 @@ impl Pg {
                         && primary.is_clean
                         && primary.marking.is_none()
                         && primary.reservation.is_none()
+                        && primary.scrub.is_none()
+                        && !primary.trims.is_walking()
                 }
             }
     }
 
     /// No change of it is under way, here or on another member, and no answer.
-    fn is_settled(&self) -> bool {
+    pub(in crate::shard) fn is_settled(&self) -> bool {
         let is_answered = match &self.role {
             Role::Primary(primary) => {
                 self.committed == self.progress.last_update
@@ -460,6 +464,7 @@ impl Shard {
             Pending::PushRead(step) => step.pg == key,
             Pending::InfoRead(read) => read.is_of(key),
             Pending::Scan(step) => step.pg == key,
+            Pending::Survey(step) => step.pg == key,
             _ => false,
         };
         let is_holding_back = |session: &Session| {
@@ -468,6 +473,7 @@ impl Shard {
         pg.is_at_rest()
             && pg.is_settled()
             && !self.reservations.knows(key)
+            && !self.scrub_places.knows(key)
             && !self.due.contains(&key)
             && !self.pending.iter().any(|(_, pending)| is_its(pending))
             && !self.sessions.values().any(is_holding_back)
@@ -516,6 +522,10 @@ impl Shard {
         let mut changes: Vec<Change> = meta::set_history(&meta, &pg.history, &pg.progress).into();
         if !pg.damaged.is_empty() {
             changes.push(meta::set_damaged(&meta, &pg.damaged));
+        }
+        if pg.scrub != Default::default() {
+            changes.push(meta::set_scrub_stamps(&meta, &pg.scrub.stamps));
+            changes.push(meta::set_inconsistent(&meta, pg.scrub.objects.values()));
         }
         let notifies = self.leave_watches(key, &pg);
         let traveller = Box::new(Traveller { pg, notifies });

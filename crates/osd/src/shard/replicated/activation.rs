@@ -246,7 +246,7 @@ impl Shard {
         pg.history.last_epoch_started = since;
         pg.committed = pg.log.head();
         let members = primary.members.clone();
-        let may_serve = pg.interval.acting_count() >= pg.interval.min_size as usize;
+        let has_enough = pg.interval.acting_count() >= pg.interval.min_size as usize;
         let strays = primary.peers.iter().filter(|(osd, _)| !members.contains(osd));
         for (osd, peer) in strays {
             self.strays.entry((*osd, peer.up_from)).or_default().insert(key);
@@ -261,7 +261,8 @@ impl Shard {
         }
         self.begin_recovery(key);
         self.repair_known_damage(key, fx);
-        if may_serve {
+        // A PG that is about to be merged is quiet.
+        if has_enough && self.merge_part_of(self.pgs[key].id.pg).is_none() {
             self.pgs[key].phase = PgPhase::Active;
             self.let_go(key, fx);
             self.release_parked(now, key, fx);

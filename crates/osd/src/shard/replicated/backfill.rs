@@ -1,19 +1,27 @@
 //! Backfill: a member that the log cannot bring up to date gets every object, a window of the hash order at a time.
 //!
-//! The primary lists its objects of the window, asks the target for its own, and copies what differs. Writes on objects of the
-//! window wait. The target records each window that is complete, so a backfill goes on where it was interrupted. A window with
-//! an object that cannot be copied, or whose PG loses its places, ends unconfirmed: its writes go on.
+//! The primary lists its objects of the window, asks the target for its own, and copies what differs. A write waits while its
+//! object is copied. Objects that change before their window is confirmed are copied again; when few are left, the window
+//! closes: writes on all its objects wait, and the last copies pass the pacing. The target records each window that is complete,
+//! so a backfill goes on where it was interrupted. A window with an object that cannot be copied, or whose PG loses its places,
+//! ends unconfirmed: its writes go on.
 
 use super::super::{Fx, Pending, Shard};
 use super::status::lacking;
 use crate::object::ObjectBlock;
 use crate::pg::meta::{self, Complete};
 use crate::pg::role::{Backfill, Hindrance, Peer, Replica, Role, Work};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 
 use std::collections::BTreeMap;
 use store::Transaction;
 use wire::types::{BackfillProgress, Eversion, HObject, PeerBody, ScanAnswer, ScanRequest};
+
+/// With so few changed objects a window closes.
+const CLOSE_AT: usize = 8;
+/// A window closes after so many rounds, however many objects have changed.
+const ROUNDS_MAX: u32 = 4;
 
 impl Shard {
     /// `may_start`: the PG has its places.
@@ -43,11 +51,14 @@ impl Shard {
         if backfill.own.is_some() || backfill.theirs.is_some() {
             return;
         }
-        if backfill.queue.is_empty() && backfill.pushing.is_empty() && !backfill.dirty.is_empty() {
+        let target = backfill.target;
+        if backfill.queue.is_empty() && backfill.pushing.is_empty() {
+            backfill.rounds += 1;
+            backfill.is_closing |= backfill.dirty.len() <= CLOSE_AT || backfill.rounds > ROUNDS_MAX;
             let dirty = std::mem::take(&mut backfill.dirty);
             backfill.queue.extend(dirty);
+            self.hold_window(key);
         }
-        let target = backfill.target;
         self.push_next(key, target, fx);
         let pg = &mut self.pgs[key];
         let Role::Primary(primary) = &mut pg.role else { return };
@@ -60,8 +71,12 @@ impl Shard {
             self.abandon_window(key);
             return self.hold_off(key, Hindrance::Unreadable, fx);
         }
-        // A request that began before the window may still change one of its objects.
-        if pg.objects.iter().any(|(_, c)| c.is_exclusive() && backfill.covers(&c.id.object)) {
+        // A request that began before the window closed may still change one of its objects.
+        let may_change = |object: &HObject| backfill.covers(object);
+        if !backfill.is_closing
+            || !backfill.dirty.is_empty()
+            || pg.objects.iter().any(|(_, c)| c.is_exclusive() && may_change(&c.id.object))
+        {
             self.due.insert(key);
             return;
         }
@@ -101,9 +116,31 @@ impl Shard {
             let Role::Primary(primary) = &mut pg.role else { return };
             let Some(backfill) = &mut primary.backfill else { return };
             let Some(object) = backfill.queue.pop_front() else { return };
+            // A request is about to change it. The copy follows the change.
+            let context = pg.objects.find(&object);
+            let is_in_use = context.is_some_and(|context| pg.objects[context].is_exclusive());
+            if is_in_use && !planted::has(PlantedBug::RepairBesideWrite) {
+                backfill.dirty.insert(object);
+                continue;
+            }
             backfill.dirty.remove(&object);
             backfill.pushing.insert(object.clone());
+            if let Some(context) = context {
+                pg.objects[context].block = pg.block_of(&object);
+            }
             self.push(key, target, object, version, false, fx);
+        }
+    }
+
+    /// Writes on objects of a window that closes wait from now on.
+    fn hold_window(&mut self, key: Key) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &pg.role else { return };
+        let Some(backfill) = primary.backfill.as_ref().filter(|backfill| backfill.is_closing) else { return };
+        for (_, context) in pg.objects.iter_mut() {
+            if backfill.covers(&context.id.object) && context.block == ObjectBlock::None {
+                context.block = ObjectBlock::Writes;
+            }
         }
     }
 
@@ -135,12 +172,6 @@ impl Shard {
         backfill.own = Some(objects);
         backfill.close_at(end.clone());
         let target = backfill.target;
-        // Writes that began before the window are noted as dirty when they are submitted.
-        for (_, context) in pg.objects.iter_mut() {
-            if backfill.covers(&context.id.object) && context.block == ObjectBlock::None {
-                context.block = ObjectBlock::Writes;
-            }
-        }
         self.tell_peer(key, target, PeerBody::Scan(ScanRequest { begin, end }), fx);
     }
 

@@ -71,11 +71,11 @@ pub fn to_probe(
 ) -> BTreeSet<i32> {
     let members = interval.up.iter().chain(&interval.acting);
     let acting = past.intervals.iter().filter(|interval| interval.last >= started).flat_map(|i| &i.acting);
-    // An old primary that is up may not know the new interval yet, and answer reads.
+    // An OSD that served and is up may not know the new interval yet, and answer reads.
     let served = past.intervals.iter().filter(|interval| interval.may_have_written);
     members
         .chain(acting)
-        .chain(served.map(|interval| &interval.primary))
+        .chain(served.flat_map(|interval| interval.acting.iter().chain([&interval.primary])))
         .copied()
         .filter(|osd| *osd != own && map.is_up(*osd))
         .collect()

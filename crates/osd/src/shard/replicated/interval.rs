@@ -2,6 +2,7 @@
 
 use super::super::watches::Timer;
 use super::super::{Effect, Fx, Interval, Pending, Shard, ToControl};
+use super::scrub::never_scrubbed;
 use crate::object::ObjectTable;
 use crate::pg::meta::{self, Complete};
 use crate::pg::role::{Replica, Role};
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Change, Transaction};
-use wire::types::{Epoch, HObject, PastIntervals, SpgId};
+use wire::types::{Epoch, HObject, PastIntervals, SpgId, UTime};
 
 /// Time after which a primary asks again for what it waits for.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -61,6 +62,9 @@ impl Shard {
             pg.role = Role::Primary(Box::default());
             self.peering.insert(key);
             self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
+            if pg.scrub_wish.is_some() {
+                self.timers.insert((now + ASK_AGAIN, Timer::Scrub(key)));
+            }
             self.go_on_peering(now, key, fx);
         } else if is_member {
             pg.phase = PgPhase::Replica;
@@ -103,6 +107,11 @@ impl Shard {
         let mut changes =
             vec![Change::CreateCollection { split_bits }, Change::Touch { object: pg.meta.clone() }];
         changes.extend(meta::set_history(&pg.meta, &pg.history, &pg.progress));
+        let wall = self.wall(self.step_time);
+        if is_birth && wall != UTime::ZERO {
+            pg.scrub.stamps = never_scrubbed(wall);
+            changes.push(meta::set_scrub_stamps(&pg.meta, &pg.scrub.stamps));
+        }
         let transaction = Transaction { collection: pg.collection, changes };
         let pg = self.insert_pg(pg);
         self.submit(Pending::CreatePg(pg), transaction, fx);
@@ -119,6 +128,7 @@ impl Shard {
         if !planted::has(PlantedBug::BackfillPlaceLeaked) {
             self.end_places(key, fx);
         }
+        self.end_scrub_places(key);
         for conn in self.drop_requests(key) {
             self.hold_back(key, conn, fx);
         }
@@ -129,11 +139,13 @@ impl Shard {
             pg.phase = phase;
         }
         pg.role = Role::None;
+        pg.copy_reads = Default::default();
         pg.created_anew = None;
         pg.owes_report = false;
         self.awaiting_leases.remove(&key);
         pg.transfers = Default::default();
         pg.scans = BTreeMap::new();
+        pg.surveys = BTreeMap::new();
         pg.objects = ObjectTable::default();
         pg.commit_waiters.clear();
     }
@@ -206,8 +218,9 @@ impl Shard {
         let pg = &mut self.pgs[key];
         if epoch == pg.interval.since {
             pg.old_reads_until = Time::ZERO;
+            self.open_copy_reads(key);
         }
-        let history = &mut pg.history;
+        let history = &mut self.pgs[key].history;
         if history.last_epoch_started < epoch {
             history.last_epoch_started = epoch;
             self.save_history(key, fx);

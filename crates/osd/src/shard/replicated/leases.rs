@@ -14,6 +14,8 @@
 //! - An OSD that has just started may have granted in an earlier life, and assumes that it did.
 //! - Leases are kept for OSDs that serve. A core tells the control machine of the partners whose leases it uses; an OSD pings them
 //!   often enough to keep their grants, and other partners once a second. So the first request after a rest waits for a ping.
+//! - Replicas answer reads, too (`copy_reads`), under leases of their own kind: a heartbeat asks for one where clients read from copies.
+//!   So the loss of a replica delays the next interval by its leases only if it had such reads.
 //! - The lease is checked when the reply goes out, after the store read. Without a lease replies wait in their order. They go out
 //!   with the next grants, or end with the role.
 //!
@@ -47,18 +49,24 @@ pub struct LeaseNews {
     pub held: Vec<(i32, Time)>,
     /// End of the grant that we gave an OSD.
     pub granted: Vec<(i32, Time)>,
+    /// The same for reads of copies.
+    pub held_for_copies: Vec<(i32, Time)>,
+    pub granted_for_copies: Vec<(i32, Time)>,
     /// End of the grants that an earlier life of this OSD may have given. Told once, at the start.
     pub granted_before: Option<Time>,
 }
 
 impl LeaseNews {
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.granted.is_empty() && self.granted_before.is_none()
+        let LeaseNews { held, granted, held_for_copies, granted_for_copies, granted_before } = self;
+        let lists = [held, granted, held_for_copies, granted_for_copies];
+        lists.iter().all(|list| list.is_empty()) && granted_before.is_none()
     }
 
     /// Leases without end of these OSDs, for hosts without a control machine: benchmarks and tests.
     pub fn endless(osds: std::ops::Range<i32>) -> LeaseNews {
-        LeaseNews { held: osds.map(|osd| (osd, Time(u64::MAX))).collect(), ..LeaseNews::default() }
+        let held: Vec<_> = osds.map(|osd| (osd, Time(u64::MAX))).collect();
+        LeaseNews { held_for_copies: held.clone(), held, ..LeaseNews::default() }
     }
 }
 
@@ -67,6 +75,7 @@ impl LeaseNews {
 pub(in crate::shard) struct Leases {
     held: FastMap<i32, Lease>,
     granted: FastMap<i32, Time>,
+    granted_for_copies: FastMap<i32, Time>,
     granted_before: Time,
     /// The OSD stops: what it holds counts no more.
     have_ended: bool,
@@ -75,8 +84,11 @@ pub(in crate::shard) struct Leases {
 #[derive(Default)]
 struct Lease {
     until: Time,
-    /// The control machine knows of its use, until this time.
+    /// For reads of copies.
+    copies_until: Time,
+    /// The control machine knows of its use, until these times.
     use_told_until: Time,
+    copy_use_told_until: Time,
 }
 
 impl Leases {
@@ -84,9 +96,11 @@ impl Leases {
         for (osd, until) in &news.held {
             self.held.entry(*osd).or_default().until = *until;
         }
-        for (osd, until) in &news.granted {
-            self.granted.insert(*osd, *until);
+        for (osd, until) in &news.held_for_copies {
+            self.held.entry(*osd).or_default().copies_until = *until;
         }
+        self.granted.extend(news.granted.iter().copied());
+        self.granted_for_copies.extend(news.granted_for_copies.iter().copied());
         self.granted_before = self.granted_before.max(news.granted_before.unwrap_or_default());
     }
 
@@ -94,6 +108,26 @@ impl Leases {
     fn allow(&self, own: i32, acting: &[i32], now: Time) -> bool {
         let holds = |osd| !self.have_ended && self.held.get(&osd).is_some_and(|lease| now < lease.until);
         others(own, acting).all(holds)
+    }
+
+    /// A replica of the PG may answer reads now.
+    pub(super) fn allow_copies(&self, own: i32, acting: &[i32], now: Time) -> bool {
+        let holds =
+            |osd| !self.have_ended && self.held.get(&osd).is_some_and(|lease| now < lease.copies_until);
+        others(own, acting).all(holds)
+    }
+
+    /// A replica of the PG has reads. Returns the OSDs whose leases the control machine is to keep.
+    pub(super) fn note_copy_use(&mut self, own: i32, acting: &[i32], now: Time) -> Vec<i32> {
+        let mut untold = Vec::new();
+        for osd in others(own, acting) {
+            let lease = self.held.entry(osd).or_default();
+            if now >= lease.copy_use_told_until {
+                lease.copy_use_told_until = now + TELL_USE_AGAIN;
+                untold.push(osd);
+            }
+        }
+        untold
     }
 
     /// The PG's primary serves. Returns the OSDs whose leases the control machine is to keep.
@@ -112,6 +146,11 @@ impl Leases {
     /// End of the grant that this OSD may have given another one.
     fn granted_until(&self, osd: i32) -> Time {
         self.granted.get(&osd).copied().unwrap_or_default().max(self.granted_before)
+    }
+
+    /// The same of grants for reads of copies.
+    fn copies_granted_until(&self, osd: i32) -> Time {
+        self.granted_for_copies.get(&osd).copied().unwrap_or_default().max(self.granted_before)
     }
 }
 
@@ -134,10 +173,19 @@ fn lost_primaries<'a>(own: i32, past: &'a PastIntervals, map: &'a OsdMap) -> imp
     served.map(|interval| interval.primary).filter(move |osd| *osd >= 0 && *osd != own && may_live(osd))
 }
 
-/// Reports of an older map do not count for leases: their senders may have granted to a lost primary since.
+/// Acting OSDs of earlier intervals that served, and that the map has down and not dead: each may have answered reads of its copy.
+fn lost_members<'a>(own: i32, past: &'a PastIntervals, map: &'a OsdMap) -> impl Iterator<Item = i32> + 'a {
+    let served = past.intervals.iter().filter(|interval| interval.may_have_written);
+    let may_live = move |osd: &i32| !map.is_up(*osd) && !is_dead(map, *osd);
+    let acting = served.flat_map(|interval| &interval.acting).copied();
+    acting.filter(move |osd| *osd >= 0 && *osd != i32::MAX && *osd != own && may_live(osd))
+}
+
+/// Reports of an older map do not count for leases: their senders may have granted to a lost OSD since.
 pub(super) fn reports_count_from(own: i32, past: &PastIntervals, map: &OsdMap) -> u32 {
     let down_at = |osd| map.osd(osd).map_or(map.epoch, |row| row.info.down_at);
-    lost_primaries(own, past, map).map(down_at).max().unwrap_or(0)
+    let lost = lost_primaries(own, past, map).chain(lost_members(own, past, map));
+    lost.map(down_at).max().unwrap_or(0)
 }
 
 impl Shard {
@@ -162,7 +210,7 @@ impl Shard {
     pub(in crate::shard) fn use_leases(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let osds = self.leases.note_use(self.config.osd.0, &self.pgs[key].interval.acting, now);
         if !osds.is_empty() {
-            fx.push(Effect::Control(ToControl::LeasesUsed { osds }));
+            fx.push(Effect::Control(ToControl::LeasesUsed { osds, is_for_copies: false }));
         }
     }
 
@@ -194,6 +242,10 @@ impl Shard {
         held: Held,
         fx: &mut Fx,
     ) {
+        // A replica has asked for its own leases in this step.
+        if matches!(self.pgs[key].role, Role::Replica(_)) {
+            return fx.push(Effect::Send { conn, message });
+        }
         self.use_leases(now, key, fx);
         if self.may_read(&self.pgs[key], now) {
             return self.reply_in_order(key, conn, message, held, fx);
@@ -222,10 +274,13 @@ impl Shard {
         }
     }
 
-    /// The end of the reads that primaries of the PG's earlier intervals may answer, as far as this OSD knows.
+    /// The end of the reads that OSDs of the PG's earlier intervals may answer, as far as this OSD knows.
     pub(super) fn old_reads_until(&self, pg: &Pg) -> Time {
         let lost = lost_primaries(self.config.osd.0, &pg.past, &self.view.map);
-        lost.map(|osd| self.leases.granted_until(osd)).max().unwrap_or_default().max(pg.old_reads_until)
+        let of_primaries = lost.map(|osd| self.leases.granted_until(osd));
+        let members = lost_members(self.config.osd.0, &pg.past, &self.view.map);
+        let of_copies = members.map(|osd| self.leases.copies_granted_until(osd));
+        of_primaries.chain(of_copies).max().unwrap_or_default().max(pg.old_reads_until)
     }
 
     /// The same of a PG that is not here: of every OSD that is down.
@@ -276,6 +331,20 @@ mod tests {
             (reports_count_from(1, &past, &map(0, 20, 12)), reports_count_from(1, &past, &map(0, 20, 22))),
             (23, 0)
         );
+    }
+
+    #[test]
+    fn leases_for_copies_are_apart_from_those_of_primaries() {
+        let (mut leases, until) = (Leases::default(), Time(800));
+        leases.learn(&LeaseNews { held: vec![(4, until)], ..LeaseNews::default() });
+        assert!(leases.allow(1, &[1, 4], Time(5)) && !leases.allow_copies(1, &[4, 1], Time(5)));
+        leases.learn(&LeaseNews { held_for_copies: vec![(4, until)], ..LeaseNews::default() });
+        assert!(leases.allow_copies(1, &[4, 1], Time(799)) && !leases.allow_copies(1, &[4, 1], until));
+        assert!(!leases.allow_copies(1, &[4, 1, 6], Time(5)), "each other member grants");
+        assert_eq!(leases.note_copy_use(1, &[4, 1, 6], Time(5)), [4, 6]);
+        assert_eq!(leases.note_use(1, &[4, 1, 6], Time(5)), [4, 6], "the other kind");
+        leases.have_ended = true;
+        assert!(!leases.allow_copies(1, &[4, 1], Time(5)));
     }
 
     #[test]

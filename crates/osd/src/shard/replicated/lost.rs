@@ -360,7 +360,7 @@ impl Shard {
         marking.current = Some(current);
         let pull = Recovering { pulling_from: Some(from), older: Some(version), ..Recovering::default() };
         primary.recovery.active.insert(object.clone(), pull);
-        self.tell_peer(key, from, PeerBody::Pull(ObjectPull { object, need: version }), fx);
+        self.tell_peer(key, from, PeerBody::Pull(ObjectPull { object, need: version, is_urgent: false }), fx);
     }
 
     /// The older version is here: the primary's copy is the newest now.
@@ -417,7 +417,7 @@ impl Shard {
         self.end_lost(key, object, EntryKind::LostRevert, info.user_version, vec![change], fx);
         let pg = &mut self.pgs[key];
         if let Some(context) = pg.objects.find(object) {
-            pg.objects[context].state = ObjectState::Unknown;
+            (pg.objects[context].state, pg.objects[context].snaps) = (ObjectState::Unknown, None);
         }
         let Role::Primary(primary) = &mut pg.role else { return };
         for osd in &primary.members {
@@ -442,7 +442,10 @@ impl Shard {
         self.end_lost(key, object, EntryKind::LostDelete, 0, changes, fx);
         let pg = &mut self.pgs[key];
         if let Some(context) = pg.objects.find(object) {
-            pg.objects[context].state = ObjectState::Absent;
+            // A clone's context is that of its head, which stays.
+            let is_head = object.snap == SnapId::HEAD;
+            pg.objects[context].state = if is_head { ObjectState::Absent } else { ObjectState::Unknown };
+            pg.objects[context].snaps = None;
         }
         let Role::Primary(primary) = &mut pg.role else { return };
         for peer in primary.peers.values_mut() {

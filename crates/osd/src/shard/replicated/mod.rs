@@ -9,8 +9,10 @@
 //! them (`backfill`), each object in bounded steps (`transfer`). An object that its disk has damaged comes from another member
 //! (`repair`). The operator may give up objects that no reachable OSD has (`lost`). Recovery and backfill begin with a place here
 //! and on every target (`reservation`, `places`), in the order of priorities, and pace themselves (`pace`). A primary answers reads
-//! while its members let it (`leases`). The PG's backend tells what each member's store gets and which stores answer a read
+//! while its members let it (`leases`), and so do replicas, where clients ask for that (`copy_reads`). The PG's backend tells what each member's store gets and which stores answer a read
 //! (`reads`).
+//!
+//! The primary of a clean PG compares its copies from time to time, and replaces bad ones (`scrub`).
 //!
 //! Statements between OSDs carry the interval that they belong to; a receiver in another interval drops or keeps them
 //! (`statements`). Links lose statements when they break. Whoever waits for an answer then asks again, and every statement
@@ -19,32 +21,36 @@
 mod activation;
 mod backfill;
 pub mod choose;
+mod copy_reads;
 mod interval;
 mod leases;
 mod lost;
 mod pace;
 mod peering;
 mod places;
-mod push_budget;
+mod push_queue;
 mod reads;
 mod recovery;
 mod repair;
 mod reservation;
 mod scan;
+mod scrub;
 mod space;
 mod statements;
 mod status;
 mod transfer;
+mod trimming;
 mod unacknowledged;
 mod writes;
 
+pub use copy_reads::CopyReads;
 pub(super) use leases::Leases;
 pub use leases::{LEASE_KEPT, LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
 pub(super) use lost::UnfoundList;
 pub use lost::{MarkAnswer, UnfoundObject, UnfoundPage};
 pub use pace::Pauses;
-pub(super) use push_budget::PushBudget;
-pub use push_budget::PushCharge;
+pub use push_queue::PushCharge;
+pub(super) use push_queue::{PushQueue, PushStep, WaitingPush};
 #[cfg(feature = "erasure-trial")]
 pub(super) use reads::{Gather, ShardReading};
 pub(super) use repair::InfoRead;
@@ -52,6 +58,10 @@ pub use reservation::PlacesInUse;
 pub(super) use reservation::Reservations;
 pub use scan::BACKFILL_SCAN_MAX;
 pub(super) use scan::ScanStep;
+pub use scrub::{Scrub, ScrubRecords, ScrubTimes, ScrubWish, Survey};
+pub(super) use scrub::{ScrubPlaces, SurveyStep};
 pub(super) use statements::Early;
 pub use status::{PeerStatus, PgStatus, ProgressStatus};
 pub(super) use transfer::TransferStep;
+pub(super) use trimming::TrimStep;
+pub use trimming::Trims;

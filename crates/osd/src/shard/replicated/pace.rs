@@ -2,8 +2,8 @@
 //!
 //! `norecover` stops recovery from the log, but for objects that requests wait for. `nobackfill` stops backfill. `norebalance`
 //! stops the backfill of PGs that have all their copies. The PGs of a core that hold their places share
-//! `osd_recovery_max_active` objects, at least one each. With `osd_recovery_sleep` a PG pauses after it has begun
-//! `osd_recovery_max_single_start` objects.
+//! `osd_recovery_max_active` objects, at least one each; several small objects count as one. With `osd_recovery_sleep` a PG
+//! pauses after it has begun `osd_recovery_max_single_start` objects.
 
 use super::super::watches::Timer;
 use super::super::{Fx, Shard};
@@ -14,6 +14,18 @@ use machine::Time;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use wire::types::osd_map::MapFlags;
+
+/// Objects of a PG with small ones count as one up to so many bytes together.
+const TOGETHER_BYTES: i64 = 256 << 10;
+/// Most objects that count as one.
+const TOGETHER_MAX: i64 = 16;
+
+/// Number of objects of a PG's usual size that count as one.
+fn objects_together(pg: &Pg) -> usize {
+    let stats = &pg.progress.stats;
+    let mean = stats.bytes.max(0) / stats.objects.max(1);
+    (TOGETHER_BYTES / mean.max(1)).clamp(1, TOGETHER_MAX) as usize
+}
 
 /// Objects that a PG has begun since its last pause, and the end of that.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +49,7 @@ impl Shard {
     pub(super) fn begin_object(&mut self, key: Key) -> bool {
         let limits = &self.config.limits;
         let share = (limits.recovery_active_max / self.local_holders_len().max(1)).max(1);
+        let share = share.saturating_mul(objects_together(&self.pgs[key]));
         let Role::Primary(primary) = &mut self.pgs[key].role else { return false };
         let pushing = primary.backfill.as_ref().map_or(0, |backfill| backfill.pushing.len());
         let pauses = &mut primary.pauses;

@@ -4,12 +4,13 @@ use super::super::{Effect, Fx, Shard, ToControl};
 use crate::backend::Backend;
 use crate::object::ObjectBlock;
 use crate::pg::Pg;
-use crate::pg::role::{Primary, Recovering, Role, Stage};
+use crate::pg::role::{Primary, Recovering, Recovery, Role, Stage};
 use crate::shard::Interval;
 use crate::slab::Key;
 use machine::Time;
 use placement::crush::ITEM_NONE;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use wire::types::{Epoch, Eversion, HObject, ObjectPull, PeerBody, PgState, RecoveredCounts};
 
 impl Shard {
@@ -30,12 +31,27 @@ impl Shard {
         primary.recovery.queue = queue;
     }
 
-    /// A request waits for this object.
+    /// A request waits for this object, and with it for its clones.
     pub(in crate::shard) fn want_recovered(&mut self, key: Key, object: &HObject, fx: &mut Fx) {
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
-        if primary.recovery.queue.contains(object) && !primary.recovery.urgent.contains(object) {
-            primary.recovery.urgent.push_back(object.clone());
+        let Recovery { queue, urgent, .. } = &mut primary.recovery;
+        let before = urgent.len();
+        for object in queue.range(object.with_clones()) {
+            if !urgent.contains(object) {
+                urgent.push_back(object.clone());
+            }
+        }
+        if urgent.len() > before {
             self.go_on_recovering(key, fx);
+        } else if let Some(recovering) = primary.recovery.active.get_mut(object)
+            && !std::mem::replace(&mut recovering.is_urgent, true)
+        {
+            self.hurry(key, object, fx);
+        } else if let Some(backfill) = &primary.backfill
+            && backfill.pushing.contains(object)
+        {
+            let target = backfill.target;
+            self.hurry_push(key, target, object, fx);
         }
     }
 
@@ -61,6 +77,7 @@ impl Shard {
             let recovery = &mut primary.recovery;
             // What requests wait for does not wait for its place.
             let urgent = recovery.urgent.pop_front();
+            let is_urgent = urgent.is_some();
             let object = match urgent {
                 Some(object) if recovery.queue.remove(&object) => object,
                 Some(_) => continue,
@@ -75,7 +92,8 @@ impl Shard {
             }
             let pg = &mut self.pgs[key];
             if let Role::Primary(primary) = &mut pg.role {
-                primary.recovery.active.insert(object.clone(), Recovering::default());
+                let recovering = Recovering { is_urgent, ..Recovering::default() };
+                primary.recovery.active.insert(object.clone(), recovering);
             }
             if let Some(context) = pg.objects.find(&object) {
                 pg.objects[context].block = pg.block_of(&object);
@@ -106,11 +124,14 @@ impl Shard {
     /// A request's turn on the object is over.
     pub(in crate::shard) fn recover_after_use(&mut self, key: Key, object: &HObject) {
         if let Some(Role::Primary(primary)) = self.pgs.get_mut(key).map(|pg| &mut pg.role)
-            && primary.recovery.in_use.remove(object)
+            && !primary.recovery.in_use.is_empty()
         {
-            primary.recovery.queue.insert(object.clone());
-            primary.recovery.urgent.push_back(object.clone());
-            self.due.insert(key);
+            let Recovery { in_use, queue, urgent, .. } = &mut primary.recovery;
+            for object in in_use.extract_if(object.with_clones(), |_| true) {
+                queue.insert(object.clone());
+                urgent.push_back(object);
+                self.due.insert(key);
+            }
         }
     }
 
@@ -130,8 +151,9 @@ impl Shard {
                 return;
             };
             recovering.pulling_from = Some(source);
+            let is_urgent = recovering.is_urgent;
             pg.transfers.incoming.remove(&object);
-            return self.tell_peer(key, source, PeerBody::Pull(ObjectPull { object, need }), fx);
+            return self.tell_peer(key, source, PeerBody::Pull(ObjectPull { object, need, is_urgent }), fx);
         }
         let lack = |osd: &&i32| primary.peers[osd].missing.contains(&object);
         let targets: Vec<(i32, Eversion)> = primary
@@ -221,7 +243,10 @@ impl Shard {
             && backfill.pushing.remove(object)
         {
             pg.progress.recovered.add(recovered);
+            self.unblock(key, object);
         }
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
         if let Some(recovering) = primary.recovery.active.get_mut(object) {
             recovering.pushing_to.remove(&osd);
             if recovering.pushing_to.is_empty() && recovering.pulling_from.is_none() {
@@ -275,6 +300,7 @@ impl Shard {
         {
             // The window is not confirmed without it.
             backfill.failed.insert(object.clone());
+            self.unblock(key, object);
             return self.go_on_recovering(key, fx);
         }
         primary.recovery.active.remove(object);
@@ -383,7 +409,8 @@ impl Shard {
                 recovering.pulling_from.zip(recovering.older.or(pg.missing.need(object)))
                 && concerns(osd)
             {
-                pulls.push((osd, ObjectPull { object: object.clone(), need }));
+                let is_urgent = recovering.is_urgent;
+                pulls.push((osd, ObjectPull { object: object.clone(), need, is_urgent }));
             }
         }
         for (osd, pull) in pulls {
@@ -435,6 +462,7 @@ impl Shard {
         }
         self.pgs[key].history.last_epoch_clean = epoch;
         self.save_history(key, fx);
+        self.arm_trim(key, Duration::ZERO);
         fx.push(Effect::Control(ToControl::IntervalsDone { pg: id, epoch }));
     }
 }
@@ -494,7 +522,9 @@ impl Pg {
     /// Requests on objects may have to wait.
     pub fn may_block(&self) -> bool {
         match &self.role {
-            Role::Primary(primary) => !primary.is_clean,
+            Role::Primary(primary) => {
+                !primary.is_clean || primary.scrub.as_ref().is_some_and(|scrub| scrub.holds_any())
+            }
             _ => false,
         }
     }

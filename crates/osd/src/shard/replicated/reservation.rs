@@ -85,6 +85,17 @@ impl Shard {
         PlacesInUse { local: self.reservations.local.len(), lent: self.reservations.lent.len() }
     }
 
+    /// PGs that hold a place as the primary.
+    pub(in crate::shard) fn local_holders(&self) -> impl Iterator<Item = Key> + '_ {
+        self.reservations.local.holders()
+    }
+
+    /// The window that this OSD tells those that write here, in KiB. 0: it holds nothing back.
+    pub(super) fn told_window_kib(&self) -> u32 {
+        let told = self.pace.told_window(self.reservations.lent.holders_len());
+        told.map_or(0, |bytes| (bytes >> 10).clamp(1, u64::from(u32::MAX)) as u32)
+    }
+
     /// Number of PGs that hold a place as the primary.
     pub fn local_holders_len(&self) -> usize {
         self.reservations.local.holders_len()
@@ -208,14 +219,7 @@ impl Shard {
         }
         let interval = &pg.interval;
         let (acting, min_size) = (interval.acting_count() as u32, interval.min_size);
-        let lacks = |osd: &&i32| {
-            primary
-                .peers
-                .get(osd)
-                .map_or(!pg.missing.is_empty(), |peer| !peer.missing.is_empty() || !peer.is_complete())
-        };
-        let osds = interval.acting.iter().filter(|osd| **osd != ITEM_NONE);
-        let lacking = osds.filter(lacks).count() as u32;
+        let lacking = pg.lacking_copies(primary) as u32;
         let (base, extra, max) = match work {
             Work::Recovery if acting - lacking < min_size => (priority::INACTIVE, 0, priority::MAX),
             Work::Recovery => (priority::RECOVERY, 0, priority::INACTIVE - 1),
@@ -494,5 +498,22 @@ impl Shard {
         }
         assert_eq!(local.len(), reserved, "a place of a PG that is gone");
         assert!(requests.keys().all(|key| self.pgs.get(*key).is_some()), "a lent place of a PG that is gone");
+    }
+}
+
+impl Pg {
+    /// Acting copies that lack objects.
+    fn lacking_copies(&self, primary: &Primary) -> usize {
+        let lacks = |osd: &&i32| {
+            let own = || !self.missing.is_empty();
+            primary.peers.get(osd).map_or_else(own, |peer| !peer.missing.is_empty() || !peer.is_complete())
+        };
+        self.interval.acting.iter().filter(|osd| **osd != ITEM_NONE).filter(lacks).count()
+    }
+
+    /// Of a primary: acting copies that have all objects.
+    pub(in crate::shard) fn complete_copies(&self) -> usize {
+        let lacking = self.role.primary().map_or(0, |primary| self.lacking_copies(primary));
+        self.interval.acting_count().saturating_sub(lacking)
     }
 }

@@ -153,10 +153,22 @@ impl Shard {
             }
             PeerBody::Progress(progress) if from_primary => self.on_progress(key, progress, fx),
             PeerBody::Started { epoch } if from_primary => self.on_started(key, epoch, fx),
+            PeerBody::Committed { to } if from_primary => self.on_committed_to(key, to),
+            PeerBody::WantCommitted if is_primary => self.on_want_committed(now, key, from, fx),
             PeerBody::Clean { epoch } if from_primary => self.on_clean(key, epoch, fx),
             PeerBody::Reserve(request) if from_primary => self.on_reserve(key, request, fx),
             PeerBody::Release { attempt } if from_primary => self.on_release(key, attempt, fx),
             PeerBody::Reserved(answer) if is_primary => self.on_reserved(key, from, answer, fx),
+            PeerBody::Survey(request) if from_primary => self.on_survey(key, from, request, fx),
+            PeerBody::Surveyed(answer) if is_primary => self.on_surveyed(key, from, answer, fx),
+            PeerBody::BadCopies(order) if from_primary => self.on_bad_copies(key, order, fx),
+            PeerBody::BadCopiesNoted { id } if is_primary => self.on_bad_copies_noted(key, from, id, fx),
+            PeerBody::Scrubbed(stamps) if from_primary => self.on_scrubbed(key, stamps, fx),
+            PeerBody::ReserveScrub { id } if from_primary => self.on_reserve_scrub(key, from, id, fx),
+            PeerBody::ScrubReserved { id, is_granted } if is_primary => {
+                self.on_scrub_reserved(key, from, id, is_granted, fx);
+            }
+            PeerBody::ReleaseScrub { .. } if from_primary => self.on_release_scrub(key),
             PeerBody::Remove if from_primary => self.on_remove(key, fx),
             PeerBody::Push(push) => self.on_push(key, from, push, message.data, fx),
             PeerBody::Pushed(ack) => self.on_pushed(key, from, ack, fx),
@@ -167,6 +179,7 @@ impl Shard {
             PeerBody::Activated { missing } if is_primary => self.on_activated(now, key, from, &missing, fx),
             PeerBody::Ack { durable_to } if is_primary => self.on_ack(now, key, from, durable_to, fx),
             PeerBody::Scanned(answer) if is_primary => self.on_scanned(key, from, answer, fx),
+            PeerBody::MergeReady { is_ready } if is_primary => self.on_merge_ready(key, from, is_ready, fx),
             PeerBody::Progressed { through } if is_primary => self.on_progressed(key, from, through, fx),
             #[cfg(feature = "erasure-trial")]
             PeerBody::ReadShard(read) if from_primary => self.on_read_shard(key, from, read, fx),
@@ -198,6 +211,7 @@ impl Shard {
         } else if pg.role.primary().is_some_and(|primary| primary.stage == Stage::GetInfo) {
             self.go_on_peering(now, key, fx);
         }
+        self.note_merging(key, fx);
     }
 
     pub(in crate::shard) fn report_of(&self, now: Time, pg: &Pg) -> CopyReport {
@@ -221,6 +235,7 @@ impl Shard {
 
     /// Statements to `osd` may be lost: those that matter are sent again.
     pub(in crate::shard) fn on_link_reset(&mut self, now: Time, osd: OsdId, fx: &mut Fx) {
+        self.forget_scrubs_of(osd.0);
         let keys: Vec<Key> = self.pgs.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.repeat_statements(now, key, Some(osd.0), fx);
@@ -267,6 +282,7 @@ impl Shard {
                     _ => self.go_on_peering(now, key, fx),
                 }
                 self.repeat_recovery(key, only, fx);
+                self.repeat_scrub(key, only, fx);
                 #[cfg(feature = "erasure-trial")]
                 self.repeat_reads(key, only, fx);
             }

@@ -5,7 +5,7 @@ use crate::pg::role::{Hindrance, Peer, Primary, Replica, Role, Stage};
 use crate::pg::{Pg, PgPhase};
 use crate::shard::Interval;
 use std::sync::Arc;
-use wire::types::{Eversion, HObject, PastIntervals, PgCopyInfo, PgState};
+use wire::types::{Eversion, HObject, IntervalSet, PastIntervals, PgCopyInfo, PgState};
 
 /// A PG as this OSD sees it, for reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,10 @@ pub struct PgStatus {
     pub last_backfill: Option<HObject>,
     pub peers: Vec<PeerStatus>,
     pub progress: ProgressStatus,
+    /// Number of removed snapshots that the PG may have clones of.
+    pub untrimmed_snaps: u32,
+    /// Removed snapshots that the PG has no clone of.
+    pub purged_snaps: IntervalSet,
 }
 
 /// Objects that recovery and backfill copy now.
@@ -172,12 +176,25 @@ impl Shard {
                 state = state.with(PgState::DEGRADED);
             }
         }
+        if is_active && self.merge_part_of(pg.id.pg).is_some() {
+            state = state.with(PgState::PREMERGE);
+        }
         if is_active {
             state = state.with(recovery_state(primary, &out.backfill_targets));
             out.progress = progress_of(primary);
+            if let Some(scrub) = &primary.scrub {
+                state = state.with(scrub.state());
+            }
+            let (untrimmed, trim) = self.trim_status(pg);
+            state = state.with(trim);
+            (out.untrimmed_snaps, out.purged_snaps) = (untrimmed, primary.trims.purged.clone());
+            if pg.scrub.stamps.has_failed_repair {
+                state = state.with(PgState::FAILED_REPAIR);
+            }
         }
         let named = pg.interval.up.iter().chain(&pg.interval.acting);
-        if !pg.damaged.is_empty() || named.into_iter().any(|osd| primary.is_unreadable(*osd)) {
+        let has_errors = pg.scrub.stamps.shallow_errors + pg.scrub.stamps.deep_errors > 0;
+        if has_errors || !pg.damaged.is_empty() || named.into_iter().any(|osd| primary.is_unreadable(*osd)) {
             state = state.with(PgState::INCONSISTENT);
         }
         out.state = state;

@@ -10,8 +10,10 @@
 use super::super::moving::restore_hint;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::lost::taken_back;
+use super::push_queue::{PushStep, WaitingPush};
 use crate::errno::Errno;
 use crate::ops::INFO_ATTR;
+use crate::pace::{Class, STEP_LEAST};
 use crate::pg::role::{Incoming, Outgoing, Recovering, Replica, Role};
 use crate::pg::{Pg, meta};
 use crate::slab::Key;
@@ -62,6 +64,16 @@ impl Shard {
         fx: &mut Fx,
     ) {
         self.next_transfer += 1;
+        let primary = self.pgs[key].role.primary();
+        let backfill = primary.and_then(|primary| primary.backfill.as_ref()).filter(|b| b.target == to);
+        let class = match backfill.is_some_and(|backfill| backfill.pushing.contains(&object)) {
+            true => Class::Backfill,
+            false => Class::Recovery,
+        };
+        let recovering = primary.and_then(|primary| primary.recovery.active.get(&object));
+        // Writes on all objects of a window that closes wait.
+        let is_urgent = recovering.is_some_and(|recovering| recovering.is_urgent)
+            || (class == Class::Backfill && backfill.is_some_and(|backfill| backfill.is_closing));
         let outgoing = Outgoing {
             id: self.next_transfer,
             copy: ObjectCopy::new(object.clone().into(), true),
@@ -71,6 +83,8 @@ impl Shard {
             ready: VecDeque::new(),
             moved: RecoveredCounts::default(),
             charge: None,
+            class,
+            is_urgent,
             is_reading: false,
             sent: None,
         };
@@ -79,6 +93,11 @@ impl Shard {
     }
 
     fn go_on_pushing(&mut self, key: Key, to: i32, object: HObject, fx: &mut Fx) {
+        self.go_on_in_turn(key, to, object, false, fx);
+    }
+
+    /// `has_turn`: as in [`Shard::begin_push`].
+    fn go_on_in_turn(&mut self, key: Key, to: i32, object: HObject, has_turn: bool, fx: &mut Fx) {
         let (epoch, pg) = (self.view.epoch, &mut self.pgs[key]);
         let (backend, interval, collection) = (pg.backend, pg.interval.since, pg.collection);
         let id = backend.id_on(pg.id, &pg.interval, to);
@@ -87,11 +106,18 @@ impl Shard {
             return;
         }
         if let Some(changes) = outgoing.ready.pop_front() {
-            let bytes = changes.iter().map(Change::growth).sum();
-            let Some(charge) = self.push_budget.charge(to, bytes) else {
-                outgoing.ready.push_front(changes);
-                return self.push_budget.wait(to, key, object);
+            let bytes: u64 = changes.iter().map(Change::growth).sum();
+            let (class, is_urgent) = (outgoing.class, outgoing.is_urgent);
+            let step = PushStep { to, class, bytes: bytes.max(STEP_LEAST), is_urgent };
+            let Some(charge) = self.begin_push(&step, has_turn) else {
+                let outgoing = self.pgs[key].transfers.outgoing.get_mut(&(to, object.clone()));
+                if let Some(outgoing) = outgoing {
+                    outgoing.ready.push_front(changes);
+                }
+                return self.await_push(WaitingPush { key, object, step });
             };
+            let pg = &mut self.pgs[key];
+            let Some(outgoing) = pg.transfers.outgoing.get_mut(&(to, object.clone())) else { return };
             outgoing.charge = Some(charge);
             outgoing.moved.add(contents_of(&changes));
             let changes = backend.payload_for(id, changes);
@@ -167,7 +193,7 @@ impl Shard {
                 }
                 if is_exact {
                     let errno = if is_unreadable { Errno::IO } else { Errno::NOENT };
-                    let ack = PushAck { object, version, step: 0, result: errno.result() };
+                    let ack = PushAck { object, version, step: 0, result: errno.result(), window_kib: 0 };
                     self.tell_peer(key, to, PeerBody::Pushed(ack), fx);
                 } else {
                     if is_unreadable {
@@ -228,6 +254,7 @@ impl Shard {
             self.answer_push(key, from, object.clone(), version, step, Errno::NOSPC.result(), fx);
             return self.on_pull_too_full(key, &object, fx);
         }
+        self.note_incoming(changes.iter().map(Change::growth).sum::<u64>().max(STEP_LEAST));
         let pg = &mut self.pgs[key];
         let mut moved = if step == 0 { RecoveredCounts::default() } else { incoming.moved };
         moved.add(contents_of(&changes));
@@ -239,6 +266,7 @@ impl Shard {
         let mut transaction = Transaction { collection: pg.collection, changes };
         let incoming = Incoming { info, submitted: step + 1, is_complete: is_last, moved, ..incoming };
         pg.transfers.incoming.insert(object.clone(), incoming);
+        pg.objects.make_stale(&object);
         // This replaces the copy: one that was under repair cannot count again.
         if let Role::Primary(primary) = &mut pg.role {
             primary.recovery.repairing.remove(&object);
@@ -292,7 +320,8 @@ impl Shard {
         result: i32,
         fx: &mut Fx,
     ) {
-        self.tell_peer(key, to, PeerBody::Pushed(PushAck { object, version, step, result }), fx);
+        let window_kib = self.told_window_kib();
+        self.tell_peer(key, to, PeerBody::Pushed(PushAck { object, version, step, result, window_kib }), fx);
     }
 
     /// The steps before this one are not here: the sender ends its transfer and begins another one.
@@ -308,13 +337,18 @@ impl Shard {
         let is_pull = matches!(self.pgs[key].role, Role::Primary(_));
         self.answer_push(key, from, object.clone(), version, step, Errno::CANCELED.result(), fx);
         if is_pull {
-            self.tell_peer(key, from, PeerBody::Pull(ObjectPull { object, need: version }), fx);
+            self.tell_peer(
+                key,
+                from,
+                PeerBody::Pull(ObjectPull { object, need: version, is_urgent: false }),
+                fx,
+            );
         }
     }
 
     /// The answer to a step: the next one goes.
     pub(super) fn on_pushed(&mut self, key: Key, from: i32, ack: PushAck, fx: &mut Fx) {
-        let PushAck { object, version, step, result } = ack;
+        let PushAck { object, version, step, result, window_kib } = ack;
         let at = (from, object);
         let is_canceled = result == Errno::CANCELED.result();
         let pg = &mut self.pgs[key];
@@ -329,9 +363,13 @@ impl Shard {
         if outgoing.version != version || step + 1 != outgoing.step || outgoing.sent.is_none() {
             return;
         }
-        (outgoing.sent, outgoing.charge) = (None, None);
+        outgoing.sent = None;
+        let charge = outgoing.charge.take();
         let moved = outgoing.moved;
         let is_done = outgoing.ready.is_empty() && outgoing.copy.is_done();
+        if let Some(charge) = charge {
+            self.end_push(from, charge, (window_kib > 0).then(|| u64::from(window_kib) << 10));
+        }
         if result < 0 {
             self.pgs[key].transfers.outgoing.remove(&at);
             return match () {
@@ -347,23 +385,52 @@ impl Shard {
         self.on_peer_has(key, from, &at.1, version, moved, fx);
     }
 
-    /// Transfers that waited for the answers of others go on.
-    pub(in crate::shard) fn go_on_waiting_pushes(&mut self, fx: &mut Fx) {
-        while let Some((to, key, object)) = self.push_budget.pop_ready() {
-            if self.pgs.get(key).is_some() {
-                self.go_on_pushing(key, to, object, fx);
-            }
+    /// A step that waited for room goes on.
+    pub(in crate::shard) fn go_on_waiting_push(&mut self, push: WaitingPush, fx: &mut Fx) {
+        let WaitingPush { key, object, step } = push;
+        if self.pgs.get(key).is_some() {
+            self.go_on_in_turn(key, step.to, object, true, fx);
+        }
+    }
+
+    /// A client waits for the object: its steps pass the window.
+    pub(super) fn hurry(&mut self, key: Key, object: &HObject, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let Some(recovering) = pg.role.primary().and_then(|primary| primary.recovery.active.get(object))
+        else {
+            return;
+        };
+        let need = recovering.older.or(pg.missing.need(object));
+        if let Some((source, need)) = recovering.pulling_from.zip(need) {
+            let pull = ObjectPull { object: object.clone(), need, is_urgent: true };
+            return self.tell_peer(key, source, PeerBody::Pull(pull), fx);
+        }
+        for osd in recovering.pushing_to.clone() {
+            self.hurry_push(key, osd, object, fx);
+        }
+    }
+
+    pub(super) fn hurry_push(&mut self, key: Key, to: i32, object: &HObject, fx: &mut Fx) {
+        let outgoing = self.pgs[key].transfers.outgoing.get_mut(&(to, object.clone()));
+        let Some(outgoing) = outgoing.filter(|outgoing| !outgoing.is_urgent) else { return };
+        outgoing.is_urgent = true;
+        if !outgoing.ready.is_empty() {
+            self.go_on_pushing(key, to, object.clone(), fx);
         }
     }
 
     pub(super) fn on_pull(&mut self, key: Key, from: i32, pull: ObjectPull, fx: &mut Fx) {
-        let ObjectPull { object, need } = pull;
+        let ObjectPull { object, need, is_urgent } = pull;
         let transfers = &self.pgs[key].transfers;
         let at = (from, object);
         if transfers.outgoing.get(&at).is_some_and(|outgoing| outgoing.version == need) {
-            return self.repeat_transfer(key, &at, fx);
+            self.repeat_transfer(key, &at, fx);
+        } else {
+            self.push(key, from, at.1.clone(), need, true, fx);
         }
-        self.push(key, from, at.1, need, true, fx);
+        if is_urgent {
+            self.hurry_push(key, from, &at.1, fx);
+        }
     }
 
     fn repeat_transfer(&self, key: Key, at: &(i32, HObject), fx: &mut Fx) {

@@ -28,28 +28,51 @@ impl Shard {
         changes: Vec<Change>,
         fx: &mut Fx,
     ) {
+        self.submit_entries(key, op, Vec::new(), entry, changes, fx);
+    }
+
+    /// Does so with entries of clones before the head's. All become durable together, so that no copy has a clone without the
+    /// head that names it.
+    pub(in crate::shard) fn submit_entries(
+        &mut self,
+        key: Key,
+        op: Option<Key>,
+        earlier: Vec<LogEntry>,
+        entry: LogEntry,
+        changes: Vec<Change>,
+        fx: &mut Fx,
+    ) {
         let limits = self.config.log;
-        self.retry_uncopied(key, &entry.object);
-        self.find_changed(key, &entry.object);
+        for entry in earlier.iter().chain([&entry]) {
+            self.retry_uncopied(key, &entry.object);
+            self.find_changed(key, &entry.object);
+        }
         let pg = &mut self.pgs[key];
         let (version, interval) = (entry.version, pg.interval.since);
-        let messages = replicate(pg, self.view.epoch, &entry, &changes);
+        let messages = replicate(pg, self.view.epoch, &earlier, &entry, &changes);
         let Role::Primary(primary) = &mut pg.role else { return };
         if let Some(op) = op {
             primary.in_flight.push_back((version, op));
         }
-        if let Some(backfill) = &mut primary.backfill
-            && backfill.may_list(&entry.object)
-        {
-            backfill.dirty.insert(entry.object.clone());
+        if let Some(backfill) = &mut primary.backfill {
+            for entry in earlier.iter().chain([&entry]) {
+                if backfill.may_list(&entry.object) {
+                    backfill.dirty.insert(entry.object.clone());
+                }
+            }
+        }
+        // A member that gets a clone by recovery has made it missing.
+        if !earlier.is_empty() && !primary.recovery.queue.is_empty() {
+            self.due.insert(key);
         }
         for (to, message) in messages {
             fx.push(Effect::SendPeer { to, message });
         }
         let changes = pg.backend.own_share(changes);
         let trimmed = |pg: &mut Pg| pg.log.trim(&limits, trim_bound(pg.committed));
-        let transaction = append_entry(pg, entry, changes, trimmed);
-        self.submit(Pending::Entry { pg: key, interval, version }, transaction, fx);
+        let transaction = append_entries(pg, earlier, entry, changes, trimmed);
+        let submitted = self.step_time;
+        self.submit(Pending::Entry { pg: key, interval, version, submitted }, transaction, fx);
     }
 
     /// A change of this copy is durable.
@@ -113,6 +136,7 @@ impl Shard {
         }
         self.answer_commit_waiters(now, key, to, true, fx);
         self.on_marking_committed(key);
+        self.tell_readers(now, key, fx);
         if !self.pgs[key].parked.is_empty() && !self.has_many_in_flight(key) && !self.pgs[key].is_log_wanted {
             self.release_parked(now, key, fx);
         }
@@ -125,8 +149,11 @@ impl Shard {
         if !matches!(pg.role, Role::Replica(Replica::Active)) {
             return;
         }
-        let PeerWrite { entry, follows, counts, last_user_version, committed_to, log_tail, changes } = write;
+        let follows = write.predecessor();
+        let PeerWrite { entry, earlier, counts, last_user_version, committed_to, log_tail, changes, .. } =
+            write;
         let entry = meta::entry_from_wire(entry);
+        let earlier: Vec<LogEntry> = earlier.into_iter().map(meta::entry_from_wire).collect();
         if entry.version <= pg.progress.last_update {
             // It came before; the answer may be lost.
             let (to, durable_to) = (pg.interval.primary, pg.durable);
@@ -135,8 +162,15 @@ impl Shard {
         if follows != pg.progress.last_update {
             return;
         }
+        pg.objects.make_stale(&entry.object);
         let (version, interval) = (entry.version, pg.interval.since);
-        let form = WireForm { changes, data: data.clone() };
+        let mut form = WireForm { changes, data: data.clone() };
+        // A clone of an object that is not here cannot be made: the whole write comes by recovery.
+        if !earlier.is_empty()
+            && earlier.iter().chain([&entry]).any(|entry| pg.missing.contains(&entry.object))
+        {
+            form = WireForm { changes: Default::default(), data: Rope::new() };
+        }
         let is_bare = form.changes.is_empty();
         let is_ours = |object: &HObject| pg.contains(object.hash) && object.pool == pg.id.pg.pool;
         let mut changes = match is_bare {
@@ -150,14 +184,19 @@ impl Shard {
             },
         };
         changes.extend(note_lost(pg, &entry));
-        changes.extend(note_missing(pg, &entry, is_bare));
+        let is_group = !earlier.is_empty();
+        for entry in earlier.iter().chain([&entry]) {
+            changes.extend(note_missing(pg, entry, is_bare, is_group));
+        }
         pg.progress.stats = counts;
         pg.progress.last_user_version = last_user_version;
         pg.committed = pg.committed.max(committed_to.min(version));
+        pg.copy_reads.open();
         let trimmed =
             |pg: &mut Pg| pg.log.trim_to(log_tail.min(trim_bound(pg.committed)), limits.max_duplicates);
-        let transaction = append_entry(pg, entry, changes, trimmed);
-        self.submit(Pending::Entry { pg: key, interval, version }, transaction, fx);
+        let transaction = append_entries(pg, earlier, entry, changes, trimmed);
+        let submitted = self.step_time;
+        self.submit(Pending::Entry { pg: key, interval, version, submitted }, transaction, fx);
     }
 
     /// Sends activations and writes again that have no answer.
@@ -185,7 +224,13 @@ impl Shard {
 
 /// The messages that take a change to all members. A member that has not come to the object by backfill, or lacks it and is not
 /// in the acting set, gets the entry alone.
-fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> Vec<(OsdId, Box<MOSDPeer>)> {
+fn replicate(
+    pg: &mut Pg,
+    epoch: u32,
+    earlier: &[LogEntry],
+    entry: &LogEntry,
+    changes: &[Change],
+) -> Vec<(OsdId, Box<MOSDPeer>)> {
     let Role::Primary(primary) = &mut pg.role else { return Vec::new() };
     if primary.members.is_empty() {
         return Vec::new();
@@ -208,7 +253,9 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
     };
     let write = PeerWrite {
         entry: meta::entry_to_wire(entry),
-        follows: pg.progress.last_update,
+        follows: earlier.last().map_or(pg.progress.last_update, |last| last.version),
+        earlier: earlier.iter().map(meta::entry_to_wire).collect(),
+        earlier_follow: if earlier.is_empty() { Eversion::ZERO } else { pg.progress.last_update },
         counts: pg.progress.stats,
         last_user_version: pg.progress.last_user_version,
         committed_to: pg.committed,
@@ -223,10 +270,27 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
     for osd in &primary.members {
         let Some(peer) = primary.peers.get_mut(osd) else { continue };
         let is_missing = peer.missing.contains(&entry.object);
-        if is_missing || !peer.has_reached(&entry.object) {
+        let lacks =
+            |entry: &LogEntry| peer.missing.contains(&entry.object) || !peer.has_reached(&entry.object);
+        let is_bare = lacks(entry) || earlier.iter().any(lacks);
+        if is_bare {
             bare.push(*osd);
         }
         // As the member does: see `note_missing`.
+        if !earlier.is_empty() {
+            for entry in earlier.iter().chain([entry]).filter(|_| is_bare) {
+                match entry.kind {
+                    EntryKind::Modify | EntryKind::Clone if peer.has_reached(&entry.object) => {
+                        peer.missing.add(entry.object.clone(), entry.version);
+                        // It is in no queue of a recovery that has begun.
+                        primary.recovery.queue.insert(entry.object.clone());
+                    }
+                    EntryKind::Delete => drop(peer.missing.remove(&entry.object)),
+                    _ => {}
+                }
+            }
+            continue;
+        }
         match entry.kind {
             EntryKind::Modify if is_missing => peer.missing.add(entry.object.clone(), entry.version),
             EntryKind::Delete if is_missing => drop(peer.missing.remove(&entry.object)),
@@ -241,15 +305,21 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
 
 /// A member that lacks the object, and recovers it beside the writes, gets no more than the entry. A removal needs no recovery.
 /// `is_bare`: the write has no changes. The member may have got the version before a moment ago, and the primary not know it.
-fn note_missing(pg: &mut Pg, entry: &LogEntry, is_bare: bool) -> Vec<Change> {
+/// `is_group`: a write with entries of clones, which is bare if the member lacks any of its objects.
+fn note_missing(pg: &mut Pg, entry: &LogEntry, is_bare: bool, is_group: bool) -> Vec<Change> {
     let LogEntry { object, version, .. } = entry;
     match entry.kind {
-        EntryKind::Modify if pg.missing.contains(object) || is_bare && pg.progress.has_reached(object) => {
+        EntryKind::Modify | EntryKind::Clone
+            if pg.missing.contains(object) || is_bare && pg.progress.has_reached(object) =>
+        {
             pg.transfers.incoming.remove(object);
             pg.missing.add(object.clone(), *version);
             vec![meta::set_missing(&pg.meta, [(object, version)])]
         }
         EntryKind::Delete if pg.missing.contains(object) => remove_missing_copy(pg, object),
+        EntryKind::Delete if is_group && is_bare && pg.progress.has_reached(object) => {
+            remove_missing_copy(pg, object)
+        }
         _ => Vec::new(),
     }
 }
@@ -301,9 +371,10 @@ impl SentWrite {
     }
 }
 
-/// Adds an entry to the PG's log and gives the transaction that makes it and `changes` durable together.
-fn append_entry(
+/// Adds entries to the PG's log and gives the transaction that makes them and `changes` durable together.
+fn append_entries(
     pg: &mut Pg,
+    earlier: Vec<LogEntry>,
     entry: LogEntry,
     mut changes: Vec<Change>,
     trim: impl FnOnce(&mut Pg) -> Option<Trimmed>,
@@ -312,9 +383,10 @@ fn append_entry(
     let trimmed = trim(pg);
     let LogCounts { entries, duplicates } = pg.log.counts();
     pg.progress.log_tail = pg.log.tail();
-    pg.progress.log = LogCounts { entries: entries + 1, duplicates };
+    pg.progress.log = LogCounts { entries: entries + 1 + earlier.len() as u32, duplicates };
     let trimmed = trimmed.as_ref().map(|trimmed| (trimmed, &pg.log));
-    meta::append(&pg.meta, &entry, &pg.progress, trimmed, &mut changes);
+    meta::append(&pg.meta, &earlier, &entry, &pg.progress, trimmed, &mut changes);
+    earlier.into_iter().for_each(|entry| pg.log.push(entry));
     pg.log.push(entry);
     Transaction { collection: pg.collection, changes }
 }

@@ -132,9 +132,14 @@ fn health(status: &Value, osds: usize) -> Health {
     }
     let pgs = status["pgmap"]["num_pgs"].as_u64().unwrap_or(0);
     let states = status["pgmap"]["pgs_by_state"].as_array().into_iter().flatten();
-    // A PG that is inconsistent, or is scrubbed, is so besides.
-    let is_clean =
-        |name: &str| ["active", "clean"].iter().all(|word| name.split('+').any(|part| part == *word));
+    let flags = status["health"]["checks"]["OSDMAP_FLAGS"]["summary"]["message"].as_str();
+    let waits_for_flag = flags.is_some_and(|flags| flags.contains("norebalance"));
+    // A PG that is inconsistent, or is scrubbed, is so besides. While misplaced copies are not to move, a PG has them for long.
+    let is_clean = |name: &str| {
+        let has = |word: &str| name.split('+').any(|part| part == word);
+        let stays = waits_for_flag && has("remapped") && !has("degraded") && !has("undersized");
+        has("active") && (has("clean") || stays)
+    };
     let clean: u64 = states
         .filter(|state| state["state_name"].as_str().is_some_and(is_clean))
         .filter_map(|state| state["count"].as_u64())
@@ -173,6 +178,11 @@ mod tests {
         status["pgmap"]["num_pgs"] = json!(7);
         status["health"]["checks"] = json!({"POOL_APP_NOT_ENABLED": {"summary": {"message": "1 pool(s) …"}}});
         assert!(matches!(health(&status, 3), Health::Warned(_)), "everything serves all the same");
+        status["pgmap"]["pgs_by_state"][0]["state_name"] = json!("active+remapped+backfill_wait");
+        assert!(matches!(health(&status, 3), Health::Not(_)));
+        status["health"]["checks"] =
+            json!({"OSDMAP_FLAGS": {"summary": {"message": "norebalance flag(s) set"}}});
+        assert!(matches!(health(&status, 3), Health::Warned(_)), "the copies stay where they are");
     }
 
     #[test]

@@ -3,27 +3,23 @@
 //! Daemons restart themselves when they are told to (`tell … restart`), so neither ssh nor a container is needed. Each step begins when
 //! the cluster can do without its daemons, and ends when they are back and the cluster is as healthy as before.
 //!
-//! - [`facts`]: what monitors and manager say of daemons and PGs.
 //! - [`plan`]: which daemons restart, and in which order.
 //! - [`monitor`], [`osds`]: one step: a monitor, or OSDs that may be away together.
-//! - [`progress`]: lines and bars for people, waits that end, Ctrl-C.
 //! - [`record`]: the daemons that an unfinished rolling restart has done, kept by the monitors.
 
-mod facts;
 mod monitor;
 mod osds;
 mod plan;
-mod progress;
 mod record;
 
 pub use plan::Only;
 
 use super::ask::Asker;
+use super::facts::{self, Pgs};
+use super::progress::Progress;
 use anyhow::{bail, ensure};
 use client_host::Access;
-use facts::Pgs;
 use plan::{Choice, Plan};
-use progress::Progress;
 use record::Record;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! One step of a restart: a monitor, with the manager in its process.
 
 use super::Restart;
-use super::facts::Facts;
 use crate::cluster::ask::{Refused, tell_monitor};
+use crate::cluster::facts::Facts;
 use anyhow::Context;
 use command::errno::ESTALE;
 use command::restart::STARTED_AT;
@@ -97,8 +97,8 @@ fn is_back(before: &Facts, now: &Facts, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::tests::facts;
     use super::*;
+    use crate::cluster::facts::tests::facts;
 
     #[test]
     fn monitor_is_back_with_its_manager_and_the_whole_quorum() {

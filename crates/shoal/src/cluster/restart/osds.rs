@@ -4,9 +4,9 @@
 //! the state from before it.
 
 use super::Restart;
-use super::facts::{Facts, PgReport, Pgs, is_in_state, pgs_of};
 use super::monitor::order_of;
 use crate::cluster::ask::{Asker, Refused};
+use crate::cluster::facts::{Facts, PgReport, Pgs, is_in_state, pgs_of};
 use anyhow::bail;
 use client_host::Refusal;
 use command::errno::ESTALE;
@@ -188,8 +188,8 @@ fn is_mapped_to(asker: &mut Asker, pg: &str, osds: &[i32]) -> anyhow::Result<boo
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::tests::facts;
     use super::*;
+    use crate::cluster::facts::tests::facts;
 
     #[test]
     fn report_from_before_the_boot_is_stale() {

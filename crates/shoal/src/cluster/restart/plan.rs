@@ -1,6 +1,6 @@
 //! The plan of a restart: monitors first, then the OSDs host by host.
 
-use super::facts::Facts;
+use crate::cluster::facts::Facts;
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -128,8 +128,8 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::tests::facts;
     use super::*;
+    use crate::cluster::facts::tests::facts;
 
     fn planned(names: &[&str], only: Option<Only>, host: Option<&str>) -> anyhow::Result<Plan> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();

@@ -93,7 +93,7 @@ pub fn pg_changes() -> Vec<Change> {
             result: 0,
             returns: Vec::new(),
         };
-        meta::append(&meta, &entry, &progress, None, &mut changes);
+        meta::append(&meta, &[], &entry, &progress, None, &mut changes);
     }
     changes
 }

@@ -70,7 +70,7 @@ pub fn copy(store: &mut Access, pg: SpgId) -> anyhow::Result<(PgCopy, MetaRecord
 }
 
 /// Visits the PG's objects in order, without a list of all.
-fn for_each_object(
+pub(super) fn for_each_object(
     store: &mut Access,
     pg: SpgId,
     visit: &mut dyn FnMut(&mut Access, ObjectId) -> anyhow::Result<()>,

@@ -7,6 +7,7 @@
 //! - [`acknowledged`]: an acknowledged write is durable on every acting member.
 //! - [`log_agreement`]: the copies' logs have the same committed entries.
 //! - [`log_bounds`]: logs keep to their limits, and no entry is trimmed that an acting member lacks.
+//! - [`scrub_blame`]: a scrub blames damaged copies and no others.
 //! - [`replicas_equal`]: in the quiet time the copies have the same bytes, attributes and omap.
 
 pub mod acknowledged;
@@ -15,6 +16,7 @@ pub mod log_agreement;
 pub mod log_bounds;
 pub mod one_writer;
 pub mod replicas_equal;
+pub mod scrub_blame;
 pub mod sight;
 
 pub use acknowledged::Ack;

@@ -32,6 +32,8 @@ pub struct PgSight {
     pub missing: BTreeMap<HObject, Eversion>,
     /// Objects come by recovery and are not durable yet. They may not be missing any more.
     pub is_receiving: bool,
+    /// Objects in which a scrub found an error, with the OSDs whose copies it blames.
+    pub inconsistent: BTreeMap<HObject, BTreeSet<OsdId>>,
     /// The newest version that was trimmed from the log.
     pub log_tail: Eversion,
     pub log_len: usize,
@@ -197,6 +199,7 @@ pub(crate) mod tests {
             is_backfilled: true,
             missing: BTreeMap::new(),
             is_receiving: false,
+            inconsistent: BTreeMap::new(),
             log_tail: at(0, 0),
             log_len: 5,
             duplicates_len: 0,

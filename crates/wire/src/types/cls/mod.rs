@@ -1,5 +1,16 @@
 //! Types that object classes store, take and return. One file per class, with the class's name.
 
+pub mod cephfs;
+pub mod cmpomap;
+pub mod journal;
 pub mod lock;
+pub mod log;
+pub mod otp;
+pub mod queue;
+pub mod rbd;
 pub mod refcount;
+pub mod rgw_gc;
+pub mod sem_set;
+pub mod timeindex;
+pub mod user;
 pub mod version;

@@ -70,6 +70,7 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("POOL_APP_NOT_ENABLED", "ceph osd pool application enable {} APP", "rbd, rgw, cephfs or rados"),
     ("POOL_BACKFILLFULL", "ceph osd df", ""),
     ("POOL_FULL", "ceph df", "delete data, or ceph osd pool set-quota"),
+    ("POOL_MERGES_HELD", "ceph osd count-metadata shoal_merges_pgs", "restart the OSDs of older builds"),
     ("POOL_NEARFULL", "ceph df", ""),
     ("POOL_NEAR_FULL", "ceph df", "delete data, or ceph osd pool set-quota"),
     ("POOL_NO_REDUNDANCY", "ceph osd pool set {} size 3", ""),

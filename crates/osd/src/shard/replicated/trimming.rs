@@ -1,0 +1,455 @@
+//! Trimming: the clones of removed snapshots go, a bounded step at a time.
+//!
+//! The map's queue names the removed snapshots of a pool. The primary of a clean PG walks over its objects in the order of their
+//! listing, a page at a time, and takes all removed snapshots of the walk out of each object that has clones. An object's step removes
+//! at most one clone: one write, with the clone's entry and the head's, that every member applies as any other. The next step waits
+//! until that write is durable on all members. After the walk the PG has purged these snapshots, and its reports say so.
+//!
+//! The walk and its result are the primary's and end with the interval: another primary walks again over what is not yet off the
+//! queue. Rejected: Ceph's index of clones by snapshot (`SnapMapper`). It saves the walk, but each copy must keep it right through
+//! recovery, backfill, splits and moves; the snapshot sets say the same.
+//!
+//! A core has [`TRIMS_MAX`] walks at once; other PGs wait (`snaptrim_wait`).
+
+use super::super::watches::Timer;
+use super::super::{Fx, Pending, Shard};
+use crate::object::ObjectState;
+use crate::object::snapshots::trim;
+use crate::ops::{INFO_ATTR, SNAPS_ATTR, object_info};
+use crate::pg::log::{EntryKind, LogEntry};
+use crate::pg::role::{Role, Stage};
+use crate::pg::{Pg, PgPhase};
+use crate::shard::snapshots::clone_of;
+use crate::shard::turn::known;
+use crate::slab::Key;
+use bytes::Bytes;
+use codec::{Encode, Features};
+use machine::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
+use store::{Answer, Change, ObjectId, Query, ReadError, ReadRequest};
+use wire::types::osd_map::MapFlags;
+use wire::types::{Epoch, Eversion, HObject, IntervalSet, ObjectFlags, PgState, SnapId};
+
+/// Walks of one core at once (`osd_max_trimming_pgs`).
+const TRIMS_MAX: usize = 2;
+/// Objects of one page of a walk.
+const PAGE: usize = 128;
+/// Pause between two steps of a walk.
+const STEP_PAUSE: Duration = Duration::from_millis(1);
+/// Pause before a step that something else holds up is tried again.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Pause before a walk that met an unreadable object begins again.
+const ERROR_PAUSE: Duration = Duration::from_secs(10);
+
+/// A primary's trims in the present interval.
+#[derive(Default)]
+pub struct Trims {
+    walk: Option<Walk>,
+    /// Snapshots that the PG has no clone of.
+    pub purged: IntervalSet,
+    has_failed: bool,
+    /// A timer of the walk is set.
+    is_armed: bool,
+    /// Number of walks that have begun.
+    walks: u64,
+}
+
+impl Trims {
+    pub fn is_walking(&self) -> bool {
+        self.walk.is_some()
+    }
+}
+
+struct Walk {
+    /// Tells this from earlier ones, whose reads may be under way.
+    id: u64,
+    /// The snapshots that go.
+    snaps: IntervalSet,
+    /// Where the listing goes on. `None`: it is complete.
+    cursor: Option<HObject>,
+    /// Heads of listed clones.
+    heads: VecDeque<HObject>,
+    /// A read is under way.
+    is_reading: bool,
+    /// The newest write of the walk.
+    written: Eversion,
+    has_failed: bool,
+}
+
+/// What a read of a trim belongs to.
+pub(in crate::shard) struct TrimStep {
+    pg: Key,
+    interval: Epoch,
+    walk: u64,
+    of: TrimRead,
+}
+
+enum TrimRead {
+    Listing,
+    /// The head's info and snapshot set.
+    Head(Key),
+    /// The info of the clone that is to go.
+    Clone(Key, SnapId),
+}
+
+impl Shard {
+    /// After a map: PGs of pools with removed snapshots have work.
+    pub(in crate::shard) fn look_for_trims(&mut self) {
+        if self.view.pools.values().all(|pool| pool.snapshots.removed.is_empty()) {
+            return;
+        }
+        let keys: Vec<Key> = self.pgs.iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.arm_trim(key, STEP_PAUSE));
+    }
+
+    pub(super) fn arm_trim(&mut self, key: Key, pause: Duration) {
+        if self.untrimmed(&self.pgs[key]).is_empty() {
+            return;
+        }
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        if !std::mem::replace(&mut primary.trims.is_armed, true) {
+            self.timers.insert((self.step_time + pause, Timer::Trim(key)));
+        }
+    }
+
+    /// Removed snapshots that the PG may have clones of.
+    fn untrimmed(&self, pg: &Pg) -> IntervalSet {
+        let removed = self.view.pools.get(&pg.id.pg.pool).map(|pool| &pool.snapshots.removed);
+        let (Some(removed), Some(primary)) = (removed, pg.role.primary()) else { return IntervalSet::new() };
+        let mut left = removed.clone();
+        primary.trims.purged.iter().for_each(|(start, len)| left.remove(start, len));
+        left
+    }
+
+    /// Number of removed snapshots that are not trimmed, and the flags of the PG's state.
+    pub(super) fn trim_status(&self, pg: &Pg) -> (u32, PgState) {
+        let (left, Some(primary)) = (self.untrimmed(pg).total(), pg.role.primary()) else {
+            return (0, PgState::default());
+        };
+        let state = match left {
+            0 => PgState::default(),
+            _ if primary.trims.walk.is_some() => PgState::SNAPTRIM,
+            _ if primary.trims.has_failed => PgState::SNAPTRIM_ERROR,
+            _ if primary.is_clean => PgState::SNAPTRIM_WAIT,
+            _ => PgState::default(),
+        };
+        (u32::try_from(left).unwrap_or(u32::MAX), state)
+    }
+
+    fn may_trim(&self, key: Key) -> bool {
+        let pg = &self.pgs[key];
+        let is_clean =
+            |primary: &crate::pg::role::Primary| primary.stage == Stage::Active && primary.is_clean;
+        pg.phase == PgPhase::Active
+            && pg.moving.is_none()
+            && pg.role.primary().is_some_and(is_clean)
+            && !self.view.map.flags.has(MapFlags::NOSNAPTRIM)
+    }
+
+    pub(in crate::shard) fn on_trim_timer(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let Some(pg) = self.pgs.get_mut(key) else { return };
+        let Role::Primary(primary) = &mut pg.role else { return };
+        primary.trims.is_armed = false;
+        // Snapshots that are off the queue are purged by all PGs.
+        let removed = self.view.pools.get(&pg.id.pg.pool).map(|pool| pool.snapshots.removed.clone());
+        primary.trims.purged = primary.trims.purged.intersection(&removed.unwrap_or_default());
+        if primary.trims.walk.as_ref().is_some_and(|walk| walk.is_reading) {
+            return;
+        }
+        if primary.trims.walk.is_none() && self.untrimmed(&self.pgs[key]).is_empty() {
+            return;
+        }
+        if !self.may_trim(key) {
+            self.end_walk(key);
+            return self.arm_trim(key, ERROR_PAUSE / 10);
+        }
+        if !self.begin_walk(key) || !self.wake_log(key, fx) || self.has_many_in_flight(key) {
+            return self.arm_trim(key, BUSY_PAUSE);
+        }
+        self.stay_awake(now, key);
+        let pg = &mut self.pgs[key];
+        let (committed, collection, end) = (pg.committed, pg.collection, pg.end());
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(walk) = &mut primary.trims.walk else { return };
+        if committed < walk.written {
+            return self.arm_trim(key, STEP_PAUSE);
+        }
+        if let Some(head) = walk.heads.pop_front() {
+            return self.trim_object(key, head, fx);
+        }
+        let Some(begin) = walk.cursor.take() else { return self.finish_walk(key) };
+        walk.is_reading = true;
+        let queries = vec![Query::List { end: ObjectId::from(end), max: PAGE }];
+        self.read_for_trim(
+            key,
+            TrimRead::Listing,
+            ReadRequest { collection, object: begin.into(), queries },
+            fx,
+        );
+    }
+
+    /// False: too many PGs of this core trim.
+    fn begin_walk(&mut self, key: Key) -> bool {
+        if self.pgs[key].role.primary().is_some_and(|primary| primary.trims.walk.is_some()) {
+            return true;
+        }
+        let is_walking = |pg: &Pg| pg.role.primary().is_some_and(|primary| primary.trims.walk.is_some());
+        if self.pgs.iter().filter(|(_, pg)| is_walking(pg)).count() >= TRIMS_MAX {
+            return false;
+        }
+        let (snaps, cursor) = (self.untrimmed(&self.pgs[key]), self.pgs[key].start());
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return false };
+        primary.trims.walks += 1;
+        primary.trims.walk = Some(Walk {
+            id: primary.trims.walks,
+            snaps,
+            cursor: Some(cursor),
+            heads: VecDeque::new(),
+            is_reading: false,
+            written: Eversion::ZERO,
+            has_failed: false,
+        });
+        true
+    }
+
+    fn end_walk(&mut self, key: Key) {
+        if let Role::Primary(primary) = &mut self.pgs[key].role {
+            primary.trims.walk = None;
+        }
+    }
+
+    fn finish_walk(&mut self, key: Key) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let Some(walk) = primary.trims.walk.take() else { return };
+        primary.trims.has_failed = walk.has_failed;
+        if walk.has_failed {
+            return self.arm_trim(key, ERROR_PAUSE);
+        }
+        walk.snaps.iter().for_each(|(start, len)| primary.trims.purged.insert(start, len));
+        self.arm_trim(key, STEP_PAUSE);
+    }
+
+    fn read_for_trim(&mut self, key: Key, of: TrimRead, request: ReadRequest, fx: &mut Fx) {
+        let (interval, role) = (self.pgs[key].interval.since, &self.pgs[key].role);
+        let walk = role.primary().map_or(0, |primary| primary.trims.walks);
+        let tag = self.pending.insert(Pending::Trim(TrimStep { pg: key, interval, walk, of }));
+        self.read(tag, request, fx);
+    }
+
+    pub(in crate::shard) fn on_trim_read(
+        &mut self,
+        now: Time,
+        tag: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
+        let Some(Pending::Trim(TrimStep { pg: key, interval, walk: id, of })) = self.pending.remove(tag)
+        else {
+            return;
+        };
+        let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
+        let mut is_current = false;
+        if let Role::Primary(primary) = &mut pg.role
+            && let Some(walk) = primary.trims.walk.as_mut().filter(|walk| walk.id == id)
+        {
+            (walk.is_reading, is_current) = (false, true);
+        }
+        match of {
+            // The walk was given up meanwhile.
+            TrimRead::Listing if !is_current => {}
+            TrimRead::Head(object) | TrimRead::Clone(object, _) if !is_current => {
+                self.pgs[key].objects[object].end_exclusive();
+                self.pass_turn(key, object);
+            }
+            TrimRead::Listing => self.on_clones_listed(key, answers),
+            TrimRead::Head(object) => {
+                self.pgs[key].objects[object].end_exclusive();
+                self.on_trimmed_head_read(now, key, object, answers, fx);
+                self.pass_turn(key, object);
+            }
+            TrimRead::Clone(object, clone) => {
+                self.pgs[key].objects[object].end_exclusive();
+                match answers.as_deref() {
+                    Ok([answer, ..]) => match object_info(answer) {
+                        Some(info) => {
+                            let has_omap = info.flags.contains(ObjectFlags::OMAP);
+                            self.write_trim(key, object, Some((clone, info.version, has_omap)), fx);
+                        }
+                        None => self.note_trim_failure(key),
+                    },
+                    // It is gone already.
+                    Err(ReadError::NoObject) => {
+                        self.write_trim(key, object, Some((clone, Eversion::ZERO, false)), fx);
+                    }
+                    _ => self.note_trim_failure(key),
+                }
+                self.pass_turn(key, object);
+            }
+        }
+        self.arm_trim(key, STEP_PAUSE);
+    }
+
+    fn note_trim_failure(&mut self, key: Key) {
+        if let Role::Primary(primary) = &mut self.pgs[key].role
+            && let Some(walk) = &mut primary.trims.walk
+        {
+            walk.has_failed = true;
+        }
+    }
+
+    fn on_clones_listed(&mut self, key: Key, answers: Result<Vec<Answer>, ReadError>) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let Some(walk) = &mut primary.trims.walk else { return };
+        let Ok(Some(Answer::List { objects, next })) = answers.map(|mut answers| answers.pop()) else {
+            walk.has_failed = true;
+            return;
+        };
+        walk.cursor = next.map(|id| id.object);
+        for id in objects.into_iter().filter(|id| id.object.snap < SnapId::HEAD) {
+            let is_known = walk.heads.back().is_some_and(|head| head.is_same_but_snap(&id.object));
+            if !is_known {
+                walk.heads.push_back(id.object.head());
+            }
+        }
+    }
+
+    /// The next object of the walk. One that requests use is tried again later.
+    fn trim_object(&mut self, key: Key, head: HObject, fx: &mut Fx) {
+        let budget = self.config.object_cache_bytes;
+        let pg = &mut self.pgs[key];
+        let object = pg.objects.open(&head, budget);
+        pg.objects[object].block = pg.block_now(&head);
+        let collection = pg.collection;
+        let context = &mut pg.objects[object];
+        if !context.may_write() {
+            if let Role::Primary(primary) = &mut pg.role
+                && let Some(walk) = &mut primary.trims.walk
+            {
+                walk.heads.push_back(head);
+            }
+            return self.arm_trim(key, BUSY_PAUSE);
+        }
+        if context.state != ObjectState::Unknown {
+            self.begin_trim(key, object, fx);
+            return self.arm_trim(key, STEP_PAUSE);
+        }
+        context.begin_exclusive();
+        let queries = vec![Query::Attr { name: INFO_ATTR }, Query::Attr { name: SNAPS_ATTR }];
+        let request = ReadRequest { collection, object: context.id.clone(), queries };
+        self.set_reading(key);
+        self.read_for_trim(key, TrimRead::Head(object), request, fx);
+    }
+
+    fn set_reading(&mut self, key: Key) {
+        if let Role::Primary(primary) = &mut self.pgs[key].role
+            && let Some(walk) = &mut primary.trims.walk
+        {
+            walk.is_reading = true;
+        }
+    }
+
+    fn on_trimmed_head_read(
+        &mut self,
+        now: Time,
+        key: Key,
+        object: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
+        let mut answers = match answers {
+            Ok(answers) => answers,
+            Err(ReadError::NoObject) => Vec::new(),
+            Err(_) => return self.note_trim_failure(key),
+        };
+        match known(&mut answers, true) {
+            Ok(Some((info, snaps))) => {
+                self.learn(now, key, object, info);
+                self.pgs[key].objects[object].snaps = snaps;
+                self.begin_trim(key, object, fx);
+            }
+            Ok(None) => self.pgs[key].objects[object].state = ObjectState::Absent,
+            Err(_) => self.note_trim_failure(key),
+        }
+    }
+
+    /// The head's snapshot set is known. If a clone goes, its version is read first: the log names it.
+    fn begin_trim(&mut self, key: Key, object: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let collection = pg.collection;
+        let Role::Primary(primary) = &pg.role else { return };
+        let Some(walk) = &primary.trims.walk else { return };
+        let context = &mut pg.objects[object];
+        let Some(trimmed) = context.snaps.as_ref().and_then(|set| trim(set, &walk.snaps, 1)) else { return };
+        let Some(&clone) = trimmed.clones.first() else { return self.write_trim(key, object, None, fx) };
+        if !context.may_write() {
+            return self.note_trim_failure(key);
+        }
+        context.begin_exclusive();
+        let id = clone_of(&context.id, clone);
+        let request = ReadRequest { collection, object: id, queries: vec![Query::Attr { name: INFO_ATTR }] };
+        self.set_reading(key);
+        self.read_for_trim(key, TrimRead::Clone(object, clone), request, fx);
+    }
+
+    /// `clone`: the clone that goes, its version (zero for one that is not there), and whether it has an omap.
+    fn write_trim(&mut self, key: Key, object: Key, clone: Option<(SnapId, Eversion, bool)>, fx: &mut Fx) {
+        if !self.may_trim(key) {
+            return;
+        }
+        let (epoch, osd) = (self.view.epoch, self.config.osd);
+        let pg = &mut self.pgs[key];
+        let mut version = pg.next_version(epoch);
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(walk) = &mut primary.trims.walk else { return };
+        let context = &mut pg.objects[object];
+        let head = context.id.object.clone();
+        let max = usize::from(clone.is_some());
+        let Some(trimmed) = context.snaps.as_ref().and_then(|set| trim(set, &walk.snaps, max)) else {
+            return;
+        };
+        if trimmed.clones.first().copied() != clone.map(|(clone, ..)| clone) {
+            return walk.heads.push_front(head);
+        }
+        let ObjectState::Present(info) = &mut context.state else { return };
+        let (mut earlier, mut changes) = (Vec::new(), Vec::new());
+        let mut removed = None;
+        if let Some((clone, had, has_omap)) = clone {
+            pg.progress.stats.omap_objects -= i64::from(has_omap);
+            let id = clone_of(&context.id, clone);
+            changes.extend(super::peering::removal(id.object.clone()));
+            earlier.push(LogEntry::of_osd(osd, EntryKind::Delete, id.object.clone(), version, had, 0));
+            version.version += 1;
+            removed = Some(id.object);
+        }
+        let stats = &mut pg.progress.stats;
+        stats.objects -= i64::from(clone.is_some());
+        stats.bytes += trimmed.bytes;
+        let prior = info.version;
+        let is_whiteout = info.flags.contains(ObjectFlags::WHITEOUT);
+        let kind = if is_whiteout && trimmed.set.clones.is_empty() {
+            // No clone needs the deleted head any more.
+            stats.objects -= 1;
+            changes.extend(super::peering::removal(head.clone()));
+            (context.state, context.snaps) = (ObjectState::Absent, None);
+            EntryKind::Delete
+        } else {
+            (info.prior_version, info.version) = (prior, version);
+            for (name, value) in
+                [(SNAPS_ATTR, trimmed.set.to_vec(Features::ALL)), (INFO_ATTR, info.to_vec(Features::ALL))]
+            {
+                changes.push(Change::SetAttr { object: context.id.clone(), name, value: Bytes::from(value) });
+            }
+            context.snaps = Some(Box::new(trimmed.set));
+            EntryKind::Modify
+        };
+        walk.written = version;
+        walk.heads.push_front(head.clone());
+        for object in removed.iter().chain([&head]) {
+            crate::shard::damage::changed(pg, object, u64::MAX, &mut changes);
+        }
+        let user_version = pg.objects[object].state.info().map_or(0, |info| info.user_version);
+        let entry = LogEntry::of_osd(osd, kind, head, version, prior, user_version);
+        self.submit_entries(key, None, earlier, entry, changes, fx);
+    }
+}

@@ -1,0 +1,277 @@
+//! Stories of scrubs: damage of every kind is found and blamed on the right copy, busy objects are never blamed, and repairs leave
+//! equal copies.
+
+mod harness;
+
+use bytes::Bytes;
+use harness::cluster::Cluster;
+use harness::*;
+use osd::shard::{Input, PgReport, ScrubWish};
+use store::{Change, ObjectId, ObjectStore, Transaction};
+use wire::types::*;
+
+const SHALLOW: ScrubWish = ScrubWish { is_deep: false, is_repair: false, is_asked: true };
+const DEEP: ScrubWish = ScrubWish { is_deep: true, ..SHALLOW };
+const REPAIR: ScrubWish = ScrubWish { is_repair: true, ..DEEP };
+
+fn host(cluster: &mut Cluster, osd: i32) -> &mut Host {
+    cluster.hosts.get_mut(&osd).expect("it runs")
+}
+
+/// Three OSDs with more objects than one chunk has.
+fn filled(osds: i32) -> Cluster {
+    let mut cluster = Cluster::new(osds, (0..osds).collect());
+    for n in 0..60 {
+        let name: &'static str = Box::leak(format!("object{n}").into_boxed_str());
+        cluster.put(name, b"0123456789");
+    }
+    cluster
+}
+
+/// Changes a copy behind the back of its OSD.
+fn spoil(cluster: &mut Cluster, osd: i32, changes: Vec<Change>) {
+    let host = host(cluster, osd);
+    host.store.submit(u64::MAX - 1, Transaction { collection: store::Collection::Pg(pg()), changes });
+    host.settle();
+}
+
+fn id(name: &str) -> ObjectId {
+    ObjectId::from(object(name))
+}
+
+fn write_of(name: &str, data: &'static [u8]) -> Change {
+    Change::Write { object: id(name), offset: 0, data: Bytes::from_static(data).into() }
+}
+
+fn scrub(cluster: &mut Cluster, wish: ScrubWish) -> PgReport {
+    cluster.primary().step(Input::Scrub { pg: pg().pg, wish });
+    cluster.run();
+    for _ in 0..200 {
+        if !cluster.state().contains("scrubbing") {
+            break;
+        }
+        cluster.pass(50);
+    }
+    cluster.report()
+}
+
+fn errors(report: &PgReport) -> (u64, u64) {
+    (report.scrub.shallow_errors, report.scrub.deep_errors)
+}
+
+fn are_equal(cluster: &mut Cluster, name: &str, expected: &[u8]) {
+    for osd in cluster.hosts.keys().copied().collect::<Vec<_>>() {
+        assert_eq!(cluster.stored(osd, name).as_deref(), Some(expected), "osd.{osd}");
+    }
+}
+
+#[test]
+fn scrub_of_equal_copies_finds_nothing() {
+    let mut cluster = filled(3);
+    for wish in [SHALLOW, DEEP] {
+        let report = scrub(&mut cluster, wish);
+        assert_eq!((errors(&report), report.scrub.objects), ((0, 0), 60));
+        assert_eq!(report.status.state.to_string(), "active+clean");
+    }
+    let stamps = cluster.report().scrub;
+    assert!(stamps.last_deep_scrub_at > UTime::ZERO && stamps.last_clean_at == stamps.last_deep_scrub_at);
+}
+
+#[test]
+fn scrub_alone_reads_its_own_copy() {
+    let mut cluster = filled(1);
+    assert_eq!(errors(&scrub(&mut cluster, DEEP)), (0, 0));
+    cluster.primary().rot("object7");
+    assert_eq!(errors(&scrub(&mut cluster, DEEP)), (0, 1));
+}
+
+#[test]
+fn bit_rot_on_one_replica_is_found_and_repaired() {
+    for osd in 0..3 {
+        let mut cluster = filled(3);
+        host(&mut cluster, osd).rot_range("object7", 2..4);
+        assert_eq!(errors(&scrub(&mut cluster, SHALLOW)), (0, 0), "a shallow scrub reads no data");
+        let report = scrub(&mut cluster, DEEP);
+        assert_eq!(errors(&report), (0, 1), "osd.{osd}");
+        assert_eq!(report.status.state.to_string(), "active+clean+inconsistent");
+        assert_eq!(errors(&scrub(&mut cluster, SHALLOW)), (0, 1), "a shallow scrub keeps deep errors");
+        let report = scrub(&mut cluster, REPAIR);
+        assert_eq!(errors(&report), (0, 0), "osd.{osd}");
+        assert_eq!(report.status.state.to_string(), "active+clean");
+        are_equal(&mut cluster, "object7", b"0123456789");
+    }
+}
+
+#[test]
+fn silent_change_on_one_of_three_is_outvoted() {
+    for osd in 0..3 {
+        let mut cluster = filled(3);
+        spoil(&mut cluster, osd, vec![write_of("object7", b"xx")]);
+        assert_eq!(errors(&scrub(&mut cluster, DEEP)), (0, 1), "osd.{osd}");
+        assert_eq!(errors(&scrub(&mut cluster, REPAIR)), (0, 0), "osd.{osd}");
+        are_equal(&mut cluster, "object7", b"0123456789");
+    }
+}
+
+/// With the bug, the primary's damaged copy replaces the good ones.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn repair_from_the_primarys_bad_copy_is_seen() {
+    use osd::planted::{PlantedBug, plant};
+    plant(Some(PlantedBug::ScrubBlamesGoodCopy));
+    let mut cluster = filled(3);
+    spoil(&mut cluster, 0, vec![write_of("object7", b"xx")]);
+    scrub(&mut cluster, REPAIR);
+    plant(None);
+    assert_eq!(cluster.stored(1, "object7").as_deref(), Some(&b"xx23456789"[..]));
+}
+
+#[test]
+fn missing_object_is_found_by_a_shallow_scrub_and_repaired() {
+    for osd in 0..3 {
+        let mut cluster = filled(3);
+        spoil(&mut cluster, osd, vec![Change::Remove { object: id("object7") }]);
+        let report = scrub(&mut cluster, SHALLOW);
+        assert_eq!(errors(&report), (1, 0), "osd.{osd}");
+        assert_eq!(errors(&scrub(&mut cluster, REPAIR)), (0, 0), "osd.{osd}");
+        are_equal(&mut cluster, "object7", b"0123456789");
+        assert_eq!(cluster.get("object7"), &b"0123456789"[..]);
+    }
+}
+
+#[test]
+fn differing_attribute_and_omap_are_found_and_repaired() {
+    let attr = Change::SetAttr {
+        object: id("object7"),
+        name: Bytes::from_static(b"_extra"),
+        value: Bytes::from_static(b"x"),
+    };
+    let omap = Change::OmapSet {
+        object: id("object8"),
+        entries: vec![(Bytes::from_static(b"key"), Bytes::from_static(b"value"))],
+    };
+    let mut cluster = filled(3);
+    spoil(&mut cluster, 1, vec![attr]);
+    spoil(&mut cluster, 0, vec![omap]);
+    assert_eq!(errors(&scrub(&mut cluster, SHALLOW)), (1, 0), "the attribute");
+    assert_eq!(errors(&scrub(&mut cluster, DEEP)), (1, 1), "and the omap");
+    assert_eq!(errors(&scrub(&mut cluster, REPAIR)), (0, 0));
+}
+
+#[test]
+fn shortened_copy_of_two_is_bad_by_its_info() {
+    for osd in 0..2 {
+        let mut cluster = filled(2);
+        spoil(&mut cluster, osd, vec![Change::Truncate { object: id("object7"), size: 4 }]);
+        assert_eq!(errors(&scrub(&mut cluster, SHALLOW)), (1, 0), "osd.{osd}");
+        assert_eq!(errors(&scrub(&mut cluster, REPAIR)), (0, 0), "osd.{osd}");
+        are_equal(&mut cluster, "object7", b"0123456789");
+    }
+}
+
+#[test]
+fn two_differing_copies_are_inconsistent_and_stay_as_they_are() {
+    let mut cluster = filled(2);
+    spoil(&mut cluster, 1, vec![write_of("object7", b"xx")]);
+    let report = scrub(&mut cluster, REPAIR);
+    assert_eq!(errors(&report), (0, 1));
+    assert_eq!(report.status.state.to_string(), "active+clean+inconsistent+failed_repair");
+    assert_eq!(cluster.stored(0, "object7").as_deref(), Some(&b"0123456789"[..]));
+    assert_eq!(cluster.stored(1, "object7").as_deref(), Some(&b"xx23456789"[..]));
+}
+
+/// Scrubs while an object is written again and again, in several rhythms.
+fn written_meanwhile(mut cluster: Cluster) -> u64 {
+    let mut found = 0;
+    for steps in 6..14 {
+        cluster.primary().step(Input::Scrub { pg: pg().pg, wish: DEEP });
+        let mut writes = 0;
+        while cluster.state().contains("scrubbing") && writes < 200 {
+            let ops = match writes % 2 {
+                0 => vec![write(0, b"abcdef")],
+                _ => vec![write_full(b"0123456789")],
+            };
+            cluster.send("object7", ops);
+            writes += 1;
+            for _ in 0..steps {
+                cluster.step();
+            }
+        }
+        cluster.run();
+        for _ in 0..20 {
+            cluster.pass(50);
+        }
+        let (shallow, deep) = errors(&cluster.report());
+        found += shallow + deep;
+        assert!(!cluster.state().contains("scrubbing"), "{}", cluster.state());
+    }
+    found
+}
+
+#[test]
+fn busy_object_is_never_blamed() {
+    assert_eq!(written_meanwhile(filled(3)), 0);
+}
+
+/// With the bug, members that have not got a write yet are blamed.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn judgement_of_a_busy_object_is_seen() {
+    use osd::planted::{PlantedBug, plant};
+    plant(Some(PlantedBug::ScrubHoldsNothing));
+    let found = written_meanwhile(filled(3));
+    plant(None);
+    assert!(found > 0);
+}
+
+#[test]
+fn interval_that_ends_a_scrub_begins_it_anew() {
+    for at in [0, 5, 20, 50, 100] {
+        let mut cluster = filled(3);
+        host(&mut cluster, 1).rot("object7");
+        cluster.primary().step(Input::Scrub { pg: pg().pg, wish: DEEP });
+        for _ in 0..at {
+            cluster.step();
+        }
+        cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+        cluster.run();
+        for _ in 0..30 {
+            cluster.pass(500);
+        }
+        assert_eq!(errors(&cluster.report()), (0, 1), "after {at} steps");
+    }
+}
+
+#[test]
+fn broken_link_does_not_stall_a_scrub() {
+    for at in 0..40 {
+        let mut cluster = filled(3);
+        cluster.primary().step(Input::Scrub { pg: pg().pg, wish: REPAIR });
+        for _ in 0..at {
+            cluster.step();
+        }
+        cluster.reset_links(0, 1);
+        cluster.run();
+        for _ in 0..40 {
+            cluster.pass(500);
+        }
+        let report = cluster.report();
+        assert_eq!((errors(&report), report.scrub.objects), ((0, 0), 60), "after {at} steps");
+        assert_eq!(report.status.state.to_string(), "active+clean");
+    }
+}
+
+#[test]
+fn errors_survive_a_restart_of_the_primary() {
+    let mut cluster = filled(3);
+    spoil(&mut cluster, 1, vec![Change::Remove { object: id("object7") }]);
+    scrub(&mut cluster, DEEP);
+    let before = cluster.report().scrub;
+    let store = cluster.kill(0);
+    cluster.start(0, store);
+    cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster.run();
+    let report = cluster.report();
+    assert_eq!((report.scrub, errors(&report)), (before, (1, 0)));
+    assert!(cluster.state().contains("inconsistent"), "{}", cluster.state());
+}

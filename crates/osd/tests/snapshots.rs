@@ -1,0 +1,204 @@
+//! Stories of snapshots: clones, whiteouts, rollbacks and trims of objects on several OSDs.
+
+mod harness;
+
+use bytes::Bytes;
+use harness::cluster::Cluster;
+use harness::*;
+use osd::errno::Errno;
+use wire::types::*;
+
+fn at_snap(cluster: &mut Cluster, name: &str, snap: u64) -> Result<Bytes, i32> {
+    let reply = cluster.ask_snap(name, snap, vec![read(0, 0)]);
+    if reply.result < 0 { Err(reply.result) } else { Ok(output(&reply, 0)) }
+}
+
+fn wrote(cluster: &mut Cluster, name: &str, snaps: &[u64], data: &'static [u8]) {
+    assert_eq!(cluster.ask_with(name, snaps, vec![write_full(data)]).result, 0, "{name}");
+}
+
+fn list_snaps(cluster: &mut Cluster, name: &str) -> Result<SnapList, i32> {
+    let reply = cluster.ask_snap(name, SnapId::DIR.0, vec![OsdOp::bare(OpCode::LIST_SNAPS)]);
+    if reply.result < 0 {
+        return Err(reply.result);
+    }
+    Ok(codec::decode_exact(&output(&reply, 0)).expect("a list"))
+}
+
+fn clones(cluster: &mut Cluster, name: &str) -> Vec<u64> {
+    list_snaps(cluster, name).expect("a list").clones.iter().map(|clone| clone.clone.0).collect()
+}
+
+fn rollback(snap: u64) -> OsdOp {
+    OsdOp::new(OpCode::ROLLBACK, SnapId(snap), Bytes::new())
+}
+
+const NOENT: i32 = -2;
+const HEAD: u64 = u64::MAX - 1;
+
+/// "one" under no snapshot, "two" after snapshot 2, "three" after snapshot 4.
+fn two_clones(osds: i32) -> Cluster {
+    let mut cluster = Cluster::new(osds, (0..osds).collect());
+    cluster.put("a", b"one");
+    wrote(&mut cluster, "a", &[2], b"two");
+    wrote(&mut cluster, "a", &[4, 2], b"three");
+    cluster
+}
+
+#[test]
+fn snapshot_keeps_contents_on_every_member() {
+    let mut cluster = two_clones(3);
+    let contents = [(2, "one"), (4, "two"), (5, "three"), (HEAD, "three")];
+    for (snap, want) in contents {
+        assert_eq!(at_snap(&mut cluster, "a", snap), Ok(Bytes::from(want)), "{snap}");
+    }
+    assert_eq!(at_snap(&mut cluster, "a", 3), Err(NOENT), "the clone does not name it");
+    for osd in 0..3 {
+        assert_eq!(cluster.stored_clone(osd, "a", 2).as_deref(), Some(&b"one"[..]), "osd.{osd}");
+        assert_eq!(cluster.stored_clone(osd, "a", 4).as_deref(), Some(&b"two"[..]), "osd.{osd}");
+    }
+    let list = list_snaps(&mut cluster, "a").unwrap();
+    let rows: Vec<_> = list.clones.iter().map(|c| (c.clone.0, c.snaps.len(), c.size)).collect();
+    assert_eq!((rows, list.seq), (vec![(2, 1, 3), (4, 1, 3), (HEAD, 0, 5)], SnapId(4)));
+    let listing = cluster.send_listing();
+    cluster.run();
+    assert_eq!(cluster.listed(listing), ["a"]);
+    assert_eq!(cluster.report().stats.objects, 3);
+}
+
+#[test]
+fn deleted_head_with_clones_is_whiteout() {
+    let mut cluster = two_clones(2);
+    assert_eq!(cluster.ask_with("a", &[4, 2], vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, NOENT);
+    assert_eq!(cluster.ask_with("a", &[4, 2], vec![OsdOp::bare(OpCode::DELETE)]).result, NOENT);
+    assert_eq!(at_snap(&mut cluster, "a", 5), Err(NOENT));
+    assert_eq!(at_snap(&mut cluster, "a", 4), Ok(Bytes::from("two")));
+    assert_eq!(clones(&mut cluster, "a"), [2, 4]);
+    let exclusive = OsdOp { flags: OpFlags::EXCL, ..OsdOp::bare(OpCode::CREATE) };
+    assert_eq!(cluster.ask_with("a", &[4, 2], vec![exclusive]).result, 0);
+    assert_eq!(cluster.get("a"), "");
+    assert_eq!(clones(&mut cluster, "a"), [2, 4, HEAD]);
+    assert_eq!(cluster.report().stats.objects, 3);
+}
+
+#[test]
+fn delete_under_new_snapshot_keeps_contents() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"one");
+    assert_eq!(cluster.ask_with("a", &[7], vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    assert_eq!(at_snap(&mut cluster, "a", 7), Ok(Bytes::from("one")));
+    assert_eq!(cluster.get("a"), "");
+    assert_eq!(clones(&mut cluster, "a"), [7]);
+}
+
+#[test]
+fn rollback_returns_data_and_attributes() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    let attr = |value: &'static [u8]| OsdOp::xattr(OpCode::SETXATTR, "x", value);
+    assert_eq!(cluster.ask("a", vec![write_full(b"one"), attr(b"1")]).result, 0);
+    assert_eq!(cluster.ask_with("a", &[2], vec![write_full(b"twenty"), attr(b"2")]).result, 0);
+    assert_eq!(cluster.ask_with("a", &[2], vec![rollback(2)]).result, 0);
+    assert_eq!(cluster.get("a"), "one");
+    let found = cluster.ask("a", vec![OsdOp::xattr(OpCode::GETXATTR, "x", b"")]);
+    assert_eq!(output(&found, 0), "1");
+    for osd in 0..2 {
+        assert_eq!(cluster.stored(osd, "a").as_deref(), Some(&b"one"[..]));
+    }
+    assert_eq!(clones(&mut cluster, "a"), [2, HEAD]);
+    // To a snapshot in which it did not exist.
+    wrote(&mut cluster, "b", &[2], b"new");
+    assert_eq!(cluster.ask_with("b", &[2], vec![rollback(2)]).result, 0);
+    assert_eq!(cluster.ask("b", vec![read(0, 0)]).result, NOENT);
+    // Of a deleted head.
+    assert_eq!(cluster.ask_with("a", &[2], vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    assert_eq!(cluster.ask_with("a", &[2], vec![rollback(2)]).result, 0);
+    assert_eq!(cluster.get("a"), "one");
+}
+
+#[test]
+fn old_or_unordered_context_is_refused() {
+    let mut cluster = two_clones(2);
+    let mut request = cluster.primary().request(object("a"), vec![write_full(b"late")]);
+    request.flags |= OsdFlags::ORDERSNAP;
+    (request.snap_seq, request.snaps) = (SnapId(2), vec![SnapId(2)]);
+    assert_eq!(cluster.ask_request(request.clone()).result, Errno::OLDSNAPC.result());
+    request.snap_seq = SnapId(4);
+    request.snaps = vec![SnapId(2), SnapId(4)];
+    assert_eq!(cluster.ask_request(request.clone()).result, Errno::INVAL.result());
+    request.snaps.reverse();
+    assert_eq!(cluster.ask_request(request).result, 0);
+    let write_to_snap = cluster.ask_snap("a", 2, vec![write_full(b"no")]);
+    assert_eq!(write_to_snap.result, Errno::INVAL.result());
+}
+
+#[test]
+fn clones_survive_failover_and_recovery() {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    cluster.put("a", b"one");
+    wrote(&mut cluster, "a", &[2], b"two");
+    let store = cluster.kill(2);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    wrote(&mut cluster, "a", &[4, 2], b"three");
+    cluster.put("b", b"head");
+    wrote(&mut cluster, "b", &[4, 2], b"later");
+    cluster.start(2, store);
+    cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster.run();
+    assert_eq!(cluster.state(), "active+clean");
+    cluster.interval(vec![2, 1], vec![2, 1]);
+    cluster.run();
+    for (name, snap, want) in [("a", 2, "one"), ("a", 4, "two"), ("b", 4, "head"), ("b", HEAD, "later")] {
+        assert_eq!(at_snap(&mut cluster, name, snap), Ok(Bytes::from(want)), "{name} {snap}");
+    }
+    assert_eq!(clones(&mut cluster, "a"), [2, 4, HEAD]);
+}
+
+#[test]
+fn clones_are_backfilled_to_a_new_member() {
+    let mut cluster = two_clones(3);
+    cluster.kill(2);
+    cluster.start(2, memory_store());
+    cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster.run();
+    assert_eq!(cluster.stored_clone(2, "a", 2).as_deref(), Some(&b"one"[..]));
+    assert_eq!(cluster.stored_clone(2, "a", 4).as_deref(), Some(&b"two"[..]));
+}
+
+#[test]
+fn removed_snapshots_are_trimmed_from_every_member() {
+    let mut cluster = two_clones(2);
+    assert_eq!(cluster.ask_with("a", &[4, 2], vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    cluster.put("plain", b"stays");
+    cluster.removed_snaps.insert(2, 1);
+    let (up, acting) = (cluster.interval.up.clone(), cluster.interval.acting.clone());
+    cluster.interval(up.clone(), acting.clone());
+    cluster.run();
+    for _ in 0..200 {
+        cluster.pass(10);
+    }
+    for osd in 0..2 {
+        assert_eq!(cluster.stored_clone(osd, "a", 2), None, "osd.{osd}");
+        assert_eq!(cluster.stored_clone(osd, "a", 4).as_deref(), Some(&b"two"[..]), "osd.{osd}");
+    }
+    assert_eq!(clones(&mut cluster, "a"), [4]);
+    assert_eq!(at_snap(&mut cluster, "a", 2), Err(NOENT));
+    let report = cluster.report();
+    assert_eq!(report.status.purged_snaps, IntervalSet::of(2, 1));
+    assert_eq!((report.status.untrimmed_snaps, report.stats.objects), (0, 3));
+    // The last clone takes the deleted head along.
+    cluster.removed_snaps.insert(4, 1);
+    cluster.interval(up, acting);
+    cluster.run();
+    for _ in 0..200 {
+        cluster.pass(10);
+    }
+    assert_eq!(list_snaps(&mut cluster, "a"), Err(NOENT));
+    for osd in 0..2 {
+        assert_eq!((cluster.stored_clone(osd, "a", 4), cluster.stored(osd, "a")), (None, None), "osd.{osd}");
+    }
+    let report = cluster.report();
+    assert_eq!((report.stats.objects, report.stats.bytes), (1, 5));
+    assert_eq!(cluster.state(), "active+clean");
+}
