@@ -295,6 +295,8 @@ class Layers(ClusterTest):
             self.cluster.start_daemon(daemon)
         eventually(lambda: self.client.json("osd", "stat")["num_up_osds"] == 2, 60)
         self.cluster.kill("osd.1")
+        # Else a monitor that starts soon counts osd.1 where a test means osd.0.
+        eventually(lambda: self.client.json("osd", "stat")["num_up_osds"] == 1, 60)
 
     def restart(self):
         self.cluster.down()
