@@ -6,7 +6,7 @@
 mod harness;
 
 use bytes::Bytes;
-use harness::two_cores::{Core, Hop, name, text_in};
+use harness::two_cores::{Core, Hop, name, text_in, text_of};
 use harness::{client_peer, completed, object, output, pg, read, request_at, write_full};
 use machine::net::Held;
 use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use store::memory::{Config, Delay};
 use store::moving::leftovers;
 use store::{Change, Collection, MemoryStore, ObjectId, ObjectStore};
-use wire::messages::{Body, Message};
+use wire::messages::{Body, MOSDOp, Message};
 use wire::types::*;
 
 const OBJECTS: usize = 100;
@@ -53,6 +53,7 @@ struct Cluster {
     rotten: Option<ObjectId>,
     /// Connections that shards want ended.
     closed: Vec<ConnId>,
+    removed_snaps: IntervalSet,
 }
 
 impl Cluster {
@@ -88,6 +89,7 @@ impl Cluster {
             hints: [0; 2],
             closed: Vec::new(),
             rotten: None,
+            removed_snaps: IntervalSet::new(),
         };
         for client in 1..=CLIENTS {
             for core in 0..2 {
@@ -107,7 +109,9 @@ impl Cluster {
     fn map(&mut self, orders: Vec<PgOrder>) {
         self.is_ended |= !orders.is_empty();
         let mut view = ClusterView { epoch: self.epoch, ..ClusterView::of_osds(0..1) };
-        view.pools.insert(harness::POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
+        let mut pool = PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() };
+        pool.snapshots.removed = self.removed_snaps.clone();
+        view.pools.insert(harness::POOL, pool);
         view.routes = Routes::new(2);
         view.routes.set(pg().pg, CoreId(self.at as u16));
         let view = Arc::new(view);
@@ -466,6 +470,36 @@ fn what_clients_said_of_compression_goes_along() {
     c.depart();
     c.settle();
     assert_eq!((c.moved, c.hints), (1, [1, 1]));
+}
+
+/// The trim waits while the PG moves. It goes on where the PG went.
+#[test]
+fn snapshot_removed_in_the_middle_of_a_move_is_trimmed() {
+    let clone = HObject { snap: SnapId(2), ..object(&name(0)) };
+    for turns in [0, 10, 30, 60, 90] {
+        let mut c = Cluster::new(19);
+        c.cut_every = u64::MAX;
+        (0..OBJECTS).for_each(|object| c.append(1, object));
+        c.settle();
+        let write = request_at(c.epoch, object(&name(0)), vec![write_full(b"new")]);
+        let op = Box::new(MOSDOp { snap_seq: SnapId(2), snaps: vec![SnapId(2)], ..write });
+        let (tid, held, received) = (9_999, Held::default(), c.now);
+        c.step(0, Input::Op { conn: ConnId(2), tid, op, held, received });
+        c.settle();
+        assert!(text_of(&mut c.cores[0].store, clone.clone().into()).is_some(), "the write has cloned");
+        c.depart();
+        for _ in 0..turns {
+            c.turn();
+        }
+        c.epoch += 1;
+        c.removed_snaps = IntervalSet::of(2, 1);
+        c.map(Vec::new());
+        c.settle();
+        assert_eq!((c.at, c.moved), (1, 1), "after {turns} turns: {:?}", c.stayed);
+        c.now = c.now + Duration::from_secs(2);
+        c.settle();
+        assert_eq!(text_of(&mut c.cores[1].store, clone.clone().into()), None, "after {turns} turns");
+    }
 }
 
 /// Before anything is copied, and in the middle of it.

@@ -35,11 +35,11 @@ impl Shard {
         let next_notify_id = self.next_notify_id();
         let Some(op) = self.op(key) else { return };
         let (pg_key, object_key) = (op.pg, op.object);
-        if !self.sessions.contains_key(&op.conn) {
+        let Some(session) = self.sessions.get(&op.conn) else {
             // The client is gone: what has not begun need not happen.
             self.pending.remove(key);
             return self.pass_turn(pg_key, object_key);
-        }
+        };
         let object = &self.pgs[pg_key].objects[object_key];
         if !op.access.writes && !is_there(op, object) {
             return self.reply_missing(now, key, fx);
@@ -56,7 +56,6 @@ impl Shard {
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         let pg = &mut self.pgs[pg_key];
         let object = &pg.objects[object_key];
-        let Some(session) = self.sessions.get(&op.conn) else { return };
         let past = op.past.as_deref().filter(|_| !op.access.writes);
         let connected = |cookie: u64, client: EntityName| {
             object.watches.get(&(cookie, client)).is_some_and(|w| w.conn.is_some())

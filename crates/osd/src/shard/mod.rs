@@ -37,7 +37,6 @@ pub use io::{
 };
 pub use moving::Moving;
 pub use op::{Access, Parked};
-pub use pacing::PaceCharge;
 pub use replicated::{
     BACKFILL_SCAN_MAX, CopyReads, LEASE_KEPT, LeaseNews, MarkAnswer, Pauses, PeerStatus, PgStatus,
     PlacesInUse, ProgressStatus, PushCharge, READ_LEASE, READ_LEASE_MARGIN, Scrub, ScrubRecords, ScrubTimes,
@@ -47,6 +46,7 @@ pub use view::{ClusterView, PoolSnapshots, PoolView};
 
 use crate::fast_map::FastMap;
 use crate::ops::Limits;
+use crate::pace::Charge;
 use crate::pg::log::LogLimits;
 use crate::pg::{Pg, PgPhase};
 use crate::signals::{ShardSignals, TrackingLimits};
@@ -121,6 +121,7 @@ pub struct Shard {
     woken: BTreeSet<Key>,
     reservations: replicated::Reservations,
     scrub_places: replicated::ScrubPlaces,
+    trim_places: replicated::TrimPlaces,
     pace: pacing::Pace,
     /// Statements of intervals that the map does not have yet.
     early: replicated::Early,
@@ -148,7 +149,7 @@ enum Pending {
     /// A new PG's collection is on its way to stable storage.
     CreatePg(Key),
     /// A part of a deleted PG is being listed, or removed.
-    RemovePg(Key, CollectionRemoval, Option<PaceCharge>),
+    RemovePg(Key, CollectionRemoval, Option<Charge>),
     /// The objects of a PG are removed, and the collection with them.
     RemovedPg(Key),
     /// An entry of a PG's log, with its change.
@@ -280,6 +281,7 @@ impl Shard {
             woken: BTreeSet::new(),
             reservations: replicated::Reservations::default(),
             scrub_places: replicated::ScrubPlaces::default(),
+            trim_places: replicated::TrimPlaces::default(),
             pace: pacing::Pace::default(),
             early: VecDeque::new(),
             next_transfer: 0,
@@ -472,6 +474,7 @@ impl Machine for Shard {
             assert!(!is_read || pg.progress.log == pg.log.counts(), "{}: the log's counts", pg.id);
         }
         self.check_places();
+        self.check_trim_places();
         self.check_pace();
     }
 }

@@ -2,10 +2,11 @@
 //! them when the daemon starts.
 
 use super::io::{LoadedPg, PgOrder, PgReport};
-use super::pacing::{PaceCharge, WaitingStep};
+use super::pacing::WaitingStep;
 use super::view::ClusterView;
 use super::watches::Timer;
 use super::{Effect, Fx, Parked, Pending, Shard, ToControl};
+use crate::pace::Charge;
 use crate::pg::log_records;
 use crate::pg::meta::{self, Stored};
 use crate::pg::{Pg, PgPhase, low_bits};
@@ -169,6 +170,8 @@ impl Shard {
     }
 
     pub(super) fn remove_pg(&mut self, key: Key) -> Option<Pg> {
+        self.pgs.get(key)?;
+        self.forget_trim(key);
         let pg = self.pgs.remove(key)?;
         self.pg_by_id.remove(&pg.id);
         // Nobody is held back from a PG that is not here.
@@ -440,7 +443,7 @@ impl Shard {
         &mut self,
         pg_key: Key,
         removal: CollectionRemoval,
-        charge: PaceCharge,
+        charge: Charge,
         fx: &mut Fx,
     ) {
         let request = removal.request(self.pgs[pg_key].collection);

@@ -18,18 +18,6 @@ const UNDISTURBED_MOST: u64 = 10_000;
 /// Charge of one step of a PG's removal.
 const REMOVAL_BYTES: u64 = 64 << 10;
 
-/// Bytes of a step of scrub or removal under way. Dropping it gives them back.
-#[derive(Debug)]
-pub struct PaceCharge {
-    charge: Charge,
-}
-
-impl PaceCharge {
-    fn bytes(&self) -> u64 {
-        self.charge.bytes
-    }
-}
-
 #[derive(Default)]
 pub(super) struct Pace {
     share: PaceShare,
@@ -148,7 +136,7 @@ impl Pace {
 
 impl Shard {
     /// The step has ended.
-    pub fn end_paced(&mut self, PaceCharge { charge }: PaceCharge) {
+    pub fn end_paced(&mut self, charge: Charge) {
         self.pace.report.ended += charge.bytes;
         self.pace.lane.end(self.step_time, charge, self.pace.share.window);
     }
@@ -167,8 +155,8 @@ impl Shard {
         let outgoing = self.pgs.iter().flat_map(|(_, pg)| pg.transfers.outgoing.values());
         let pushed: u64 = outgoing.filter_map(|out| out.charge.as_ref()).map(|charge| charge.own.bytes).sum();
         let charge_of = |pending: &Pending| match pending {
-            Pending::RemovePg(_, _, charge) => charge.as_ref().map(PaceCharge::bytes),
-            Pending::Survey(step) => step.charge.as_ref().map(PaceCharge::bytes),
+            Pending::RemovePg(_, _, charge) => charge.as_ref().map(|charge| charge.bytes),
+            Pending::Survey(step) => step.charge.as_ref().map(|charge| charge.bytes),
             _ => None,
         };
         let others: u64 = self.pending.iter().filter_map(|(_, pending)| charge_of(pending)).sum();
@@ -199,7 +187,7 @@ impl Shard {
     pub(super) fn end_push(&mut self, to: i32, charge: PushCharge, told: Option<u64>) {
         let PushCharge { own, target } = charge;
         self.pace.pushes.end(self.step_time, to, target, told);
-        self.end_paced(PaceCharge { charge: own });
+        self.end_paced(own);
     }
 
     fn pop_ready_push(&mut self) -> Option<WaitingPush> {
@@ -227,7 +215,6 @@ impl Shard {
     fn start_paced(&mut self, step: WaitingStep, fx: &mut Fx) {
         self.pace.is_owed = false;
         let charge = self.pace.begin(self.step_time, step.class(), step.bytes());
-        let charge = PaceCharge { charge };
         match step {
             WaitingStep::Removal { pg, removal } => self.list_for_removal(pg, removal, charge, fx),
             WaitingStep::Survey { pg, survey, object, queries, .. } => {

@@ -30,8 +30,11 @@ pub fn name(object: usize) -> String {
 
 /// The text in an object of the PG. `None`: the store has no such object.
 pub fn text_in(store: &mut MemoryStore, n: usize) -> Option<String> {
+    text_of(store, object(&name(n)).into())
+}
+
+pub fn text_of(store: &mut MemoryStore, object: ObjectId) -> Option<String> {
     let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
-    let object = ObjectId::from(object(&name(n)));
     store.read(u64::MAX, ReadRequest { collection: Collection::Pg(pg()), object, queries });
     loop {
         let mut done = Vec::new();

@@ -9,6 +9,7 @@ use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
 use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 use store::moving::CollectionRemoval;
 use store::{Change, Collection, Transaction};
 use wire::types::SpgId;
@@ -179,6 +180,7 @@ impl Shard {
             self.obey_held_orders(now, key, fx);
         }
         if self.pgs.get(key).is_some() {
+            self.arm_trim(key, Duration::ZERO);
             // The source's links may have lost any number of statements since.
             self.repeat_statements(now, key, None, fx);
             self.release_travellers(now, key, fx);

@@ -465,6 +465,7 @@ impl Shard {
             Pending::InfoRead(read) => read.is_of(key),
             Pending::Scan(step) => step.pg == key,
             Pending::Survey(step) => step.pg == key,
+            Pending::Trim(step) => step.pg == key,
             _ => false,
         };
         let is_holding_back = |session: &Session| {
@@ -497,6 +498,7 @@ impl Shard {
 
     /// All objects are copied and nothing changes them: the PG itself goes.
     fn hand_over(&mut self, key: Key, fx: &mut Fx) {
+        self.forget_trim(key);
         let pg = &mut self.pgs[key];
         let (id, Some(departure)) = (pg.id, pg.departure()) else { return };
         let Departure { to, cores, switched, .. } = **departure;

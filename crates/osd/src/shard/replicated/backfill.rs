@@ -72,10 +72,9 @@ impl Shard {
             return self.hold_off(key, Hindrance::Unreadable, fx);
         }
         // A request that began before the window closed may still change one of its objects.
-        let may_change = |object: &HObject| backfill.covers(object);
         if !backfill.is_closing
             || !backfill.dirty.is_empty()
-            || pg.objects.iter().any(|(_, c)| c.is_exclusive() && may_change(&c.id.object))
+            || pg.objects.iter().any(|(_, c)| c.is_exclusive() && backfill.covers(&c.id.object))
         {
             self.due.insert(key);
             return;

@@ -129,6 +129,7 @@ impl Shard {
             self.end_places(key, fx);
         }
         self.end_scrub_places(key);
+        self.forget_trim(key);
         for conn in self.drop_requests(key) {
             self.hold_back(key, conn, fx);
         }

@@ -63,5 +63,5 @@ pub(super) use scrub::{ScrubPlaces, SurveyStep};
 pub(super) use statements::Early;
 pub use status::{PeerStatus, PgStatus, ProgressStatus};
 pub(super) use transfer::TransferStep;
-pub(super) use trimming::TrimStep;
 pub use trimming::Trims;
+pub(super) use trimming::{TrimPlaces, TrimStep};

@@ -9,7 +9,7 @@
 //! queue. Rejected: Ceph's index of clones by snapshot (`SnapMapper`). It saves the walk, but each copy must keep it right through
 //! recovery, backfill, splits and moves; the snapshot sets say the same.
 //!
-//! A core has [`TRIMS_MAX`] walks at once; other PGs wait (`snaptrim_wait`).
+//! A core has [`TRIMS_MAX`] walks at once; other PGs wait in the order in which they came (`snaptrim_wait`).
 
 use super::super::watches::Timer;
 use super::super::{Fx, Pending, Shard};
@@ -17,7 +17,7 @@ use crate::object::ObjectState;
 use crate::object::snapshots::trim;
 use crate::ops::{INFO_ATTR, SNAPS_ATTR, object_info};
 use crate::pg::log::{EntryKind, LogEntry};
-use crate::pg::role::{Role, Stage};
+use crate::pg::role::{Primary, Role, Stage};
 use crate::pg::{Pg, PgPhase};
 use crate::shard::snapshots::clone_of;
 use crate::shard::turn::known;
@@ -49,6 +49,7 @@ pub struct Trims {
     /// Snapshots that the PG has no clone of.
     pub purged: IntervalSet,
     has_failed: bool,
+    place: Place,
     /// A timer of the walk is set.
     is_armed: bool,
     /// Number of walks that have begun.
@@ -59,6 +60,22 @@ impl Trims {
     pub fn is_walking(&self) -> bool {
         self.walk.is_some()
     }
+}
+
+/// What a PG has of its core's [`TrimPlaces`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Place {
+    #[default]
+    None,
+    Waits,
+    Has,
+}
+
+/// The walks that a core may have at once.
+#[derive(Default)]
+pub(in crate::shard) struct TrimPlaces {
+    taken: usize,
+    waiting: VecDeque<Key>,
 }
 
 struct Walk {
@@ -79,7 +96,7 @@ struct Walk {
 
 /// What a read of a trim belongs to.
 pub(in crate::shard) struct TrimStep {
-    pg: Key,
+    pub pg: Key,
     interval: Epoch,
     walk: u64,
     of: TrimRead,
@@ -103,14 +120,69 @@ impl Shard {
         keys.into_iter().for_each(|key| self.arm_trim(key, STEP_PAUSE));
     }
 
-    pub(super) fn arm_trim(&mut self, key: Key, pause: Duration) {
-        if self.untrimmed(&self.pgs[key]).is_empty() {
-            return;
+    pub(in crate::shard) fn arm_trim(&mut self, key: Key, pause: Duration) {
+        if !self.untrimmed(&self.pgs[key]).is_empty() {
+            self.set_trim_timer(key, pause);
         }
+    }
+
+    /// A PG that waits for a place has no timer: it is woken with the place.
+    fn set_trim_timer(&mut self, key: Key, pause: Duration) {
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
-        if !std::mem::replace(&mut primary.trims.is_armed, true) {
+        if primary.trims.place != Place::Waits && !std::mem::replace(&mut primary.trims.is_armed, true) {
             self.timers.insert((self.step_time + pause, Timer::Trim(key)));
         }
+    }
+
+    /// False: it waits.
+    fn take_trim_place(&mut self, key: Key) -> bool {
+        let places = &mut self.trim_places;
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return false };
+        if primary.trims.place == Place::None {
+            primary.trims.place = if places.taken < TRIMS_MAX {
+                places.taken += 1;
+                Place::Has
+            } else {
+                places.waiting.push_back(key);
+                Place::Waits
+            };
+        }
+        primary.trims.place == Place::Has
+    }
+
+    fn leave_trim_place(&mut self, key: Key) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        match std::mem::take(&mut primary.trims.place) {
+            Place::None => {}
+            Place::Waits => self.trim_places.waiting.retain(|waiting| *waiting != key),
+            Place::Has => match self.trim_places.waiting.pop_front() {
+                None => self.trim_places.taken -= 1,
+                Some(next) => {
+                    if let Role::Primary(primary) = &mut self.pgs[next].role {
+                        primary.trims.place = Place::Has;
+                    }
+                    self.set_trim_timer(next, STEP_PAUSE);
+                }
+            },
+        }
+    }
+
+    /// The PG's role ends on this core.
+    pub(in crate::shard) fn forget_trim(&mut self, key: Key) {
+        self.end_walk(key);
+        if let Role::Primary(primary) = &mut self.pgs[key].role {
+            primary.trims.is_armed = false;
+        }
+    }
+
+    /// For [`Shard::check`].
+    pub(in crate::shard) fn check_trim_places(&self) {
+        let place = |pg: &Pg| pg.role.primary().map_or(Place::None, |primary| primary.trims.place);
+        let count = |wanted| self.pgs.iter().filter(|(_, pg)| place(pg) == wanted).count();
+        assert_eq!(count(Place::Has), self.trim_places.taken, "each place of a trim has a PG");
+        assert_eq!(count(Place::Waits), self.trim_places.waiting.len(), "each wait for a place has a PG");
+        let waits = |key: &Key| self.pgs.get(*key).is_some_and(|pg| place(pg) == Place::Waits);
+        assert!(self.trim_places.waiting.iter().all(waits), "a PG waits for a place that it needs");
     }
 
     /// Removed snapshots that the PG may have clones of.
@@ -139,8 +211,7 @@ impl Shard {
 
     fn may_trim(&self, key: Key) -> bool {
         let pg = &self.pgs[key];
-        let is_clean =
-            |primary: &crate::pg::role::Primary| primary.stage == Stage::Active && primary.is_clean;
+        let is_clean = |primary: &Primary| primary.stage == Stage::Active && primary.is_clean;
         pg.phase == PgPhase::Active
             && pg.moving.is_none()
             && pg.role.primary().is_some_and(is_clean)
@@ -158,13 +229,17 @@ impl Shard {
             return;
         }
         if primary.trims.walk.is_none() && self.untrimmed(&self.pgs[key]).is_empty() {
-            return;
+            return self.leave_trim_place(key);
         }
         if !self.may_trim(key) {
             self.end_walk(key);
             return self.arm_trim(key, ERROR_PAUSE / 10);
         }
-        if !self.begin_walk(key) || !self.wake_log(key, fx) || self.has_many_in_flight(key) {
+        if !self.take_trim_place(key) {
+            return;
+        }
+        self.begin_walk(key);
+        if !self.wake_log(key, fx) || self.has_many_in_flight(key) {
             return self.arm_trim(key, BUSY_PAUSE);
         }
         self.stay_awake(now, key);
@@ -189,17 +264,12 @@ impl Shard {
         );
     }
 
-    /// False: too many PGs of this core trim.
-    fn begin_walk(&mut self, key: Key) -> bool {
-        if self.pgs[key].role.primary().is_some_and(|primary| primary.trims.walk.is_some()) {
-            return true;
-        }
-        let is_walking = |pg: &Pg| pg.role.primary().is_some_and(|primary| primary.trims.walk.is_some());
-        if self.pgs.iter().filter(|(_, pg)| is_walking(pg)).count() >= TRIMS_MAX {
-            return false;
-        }
+    fn begin_walk(&mut self, key: Key) {
         let (snaps, cursor) = (self.untrimmed(&self.pgs[key]), self.pgs[key].start());
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return false };
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        if primary.trims.is_walking() {
+            return;
+        }
         primary.trims.walks += 1;
         primary.trims.walk = Some(Walk {
             id: primary.trims.walks,
@@ -210,24 +280,31 @@ impl Shard {
             written: Eversion::ZERO,
             has_failed: false,
         });
-        true
+    }
+
+    fn walk(&mut self, key: Key) -> Option<&mut Walk> {
+        match &mut self.pgs[key].role {
+            Role::Primary(primary) => primary.trims.walk.as_mut(),
+            _ => None,
+        }
     }
 
     fn end_walk(&mut self, key: Key) {
         if let Role::Primary(primary) = &mut self.pgs[key].role {
             primary.trims.walk = None;
         }
+        self.leave_trim_place(key);
     }
 
     fn finish_walk(&mut self, key: Key) {
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
         let Some(walk) = primary.trims.walk.take() else { return };
         primary.trims.has_failed = walk.has_failed;
-        if walk.has_failed {
-            return self.arm_trim(key, ERROR_PAUSE);
+        if !walk.has_failed {
+            walk.snaps.iter().for_each(|(start, len)| primary.trims.purged.insert(start, len));
         }
-        walk.snaps.iter().for_each(|(start, len)| primary.trims.purged.insert(start, len));
-        self.arm_trim(key, STEP_PAUSE);
+        self.leave_trim_place(key);
+        self.arm_trim(key, if walk.has_failed { ERROR_PAUSE } else { STEP_PAUSE });
     }
 
     fn read_for_trim(&mut self, key: Key, of: TrimRead, request: ReadRequest, fx: &mut Fx) {
@@ -248,13 +325,11 @@ impl Shard {
         else {
             return;
         };
-        let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
-        let mut is_current = false;
-        if let Role::Primary(primary) = &mut pg.role
-            && let Some(walk) = primary.trims.walk.as_mut().filter(|walk| walk.id == id)
-        {
-            (walk.is_reading, is_current) = (false, true);
+        if self.pgs.get(key).is_none_or(|pg| pg.interval.since != interval) {
+            return;
         }
+        let walk = self.walk(key).filter(|walk| walk.id == id);
+        let is_current = walk.map(|walk| walk.is_reading = false).is_some();
         match of {
             // The walk was given up meanwhile.
             TrimRead::Listing if !is_current => {}
@@ -291,16 +366,13 @@ impl Shard {
     }
 
     fn note_trim_failure(&mut self, key: Key) {
-        if let Role::Primary(primary) = &mut self.pgs[key].role
-            && let Some(walk) = &mut primary.trims.walk
-        {
+        if let Some(walk) = self.walk(key) {
             walk.has_failed = true;
         }
     }
 
     fn on_clones_listed(&mut self, key: Key, answers: Result<Vec<Answer>, ReadError>) {
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
-        let Some(walk) = &mut primary.trims.walk else { return };
+        let Some(walk) = self.walk(key) else { return };
         let Ok(Some(Answer::List { objects, next })) = answers.map(|mut answers| answers.pop()) else {
             walk.has_failed = true;
             return;
@@ -323,9 +395,7 @@ impl Shard {
         let collection = pg.collection;
         let context = &mut pg.objects[object];
         if !context.may_write() {
-            if let Role::Primary(primary) = &mut pg.role
-                && let Some(walk) = &mut primary.trims.walk
-            {
+            if let Some(walk) = self.walk(key) {
                 walk.heads.push_back(head);
             }
             return self.arm_trim(key, BUSY_PAUSE);
@@ -342,9 +412,7 @@ impl Shard {
     }
 
     fn set_reading(&mut self, key: Key) {
-        if let Role::Primary(primary) = &mut self.pgs[key].role
-            && let Some(walk) = &mut primary.trims.walk
-        {
+        if let Some(walk) = self.walk(key) {
             walk.is_reading = true;
         }
     }

@@ -3,9 +3,10 @@
 //! One read is under way at a time. A deep survey reads data and omap in pieces, so no turn grows with an object. An object that
 //! changes meanwhile yields digests of no state that ever was; the primary compares it once more while it is held.
 
-use super::super::super::pacing::{PaceCharge, WaitingStep};
+use super::super::super::pacing::WaitingStep;
 use super::super::super::{Fx, Pending, Shard};
 use crate::ops::INFO_ATTR;
+use crate::pace::Charge;
 use crate::slab::Key;
 use bytes::Bytes;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
@@ -54,7 +55,7 @@ pub(in crate::shard) struct SurveyStep {
     pub pg: Key,
     pub interval: Epoch,
     pub survey: u64,
-    pub charge: Option<PaceCharge>,
+    pub charge: Option<Charge>,
 }
 
 impl Shard {
@@ -95,7 +96,7 @@ impl Shard {
         survey: u64,
         object: ObjectId,
         queries: Vec<Query>,
-        charge: Option<PaceCharge>,
+        charge: Option<Charge>,
         fx: &mut Fx,
     ) {
         let pg = &self.pgs[key];
