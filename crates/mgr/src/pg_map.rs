@@ -5,6 +5,7 @@ use crate::outliers::Outliers;
 use crate::rates::Rates;
 use command::options::{Identity, Layers};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use wire::messages::MPGStats;
 use wire::types::{
@@ -229,14 +230,16 @@ impl PgMap {
     fn purged_snaps(&self) -> BTreeMap<PoolId, BTreeMap<SnapId, u64>> {
         let mut pools: BTreeMap<PoolId, IntervalSet> = BTreeMap::new();
         for (pg, stat) in &self.pgs {
-            let of_pg = stat.purged_snaps.iter().map(|(start, len)| (start.0, *len)).collect::<IntervalSet>();
-            let is_known = stat.state != PgState::UNKNOWN && !stat.state.has(PgState::STALE);
-            let of_pg = if is_known { of_pg } else { IntervalSet::new() };
-            let common = match pools.get(&pg.pool) {
-                Some(others) => others.intersection(&of_pg),
-                None => of_pg,
+            let of_pg = || {
+                let is_known = stat.state != PgState::UNKNOWN && !stat.state.has(PgState::STALE);
+                let purged = stat.purged_snaps.iter().filter(|_| is_known);
+                purged.map(|(start, len)| (start.0, *len)).collect::<IntervalSet>()
             };
-            pools.insert(pg.pool, common);
+            match pools.entry(pg.pool) {
+                Entry::Vacant(first) => drop(first.insert(of_pg())),
+                Entry::Occupied(common) if common.get().is_empty() => {}
+                Entry::Occupied(mut common) => *common.get_mut() = common.get().intersection(&of_pg()),
+            }
         }
         let runs = |set: IntervalSet| set.iter().map(|(start, len)| (SnapId(start), len)).collect();
         pools.into_iter().filter(|(_, set)| !set.is_empty()).map(|(pool, set)| (pool, runs(set))).collect()

@@ -11,8 +11,7 @@ impl Monitor {
         let mut step = step_after(map, now);
         for (pool, queue) in &map.removed_snaps_queue {
             let Some(purged) = self.reports.digest.purged_snaps.get(pool) else { continue };
-            let mut reported = IntervalSet::new();
-            purged.iter().for_each(|(start, len)| reported.insert(start.0, *len));
+            let reported: IntervalSet = purged.iter().map(|(start, len)| (start.0, *len)).collect();
             let purged = queue.intersection(&reported);
             if !purged.is_empty() {
                 step.new_purged_snaps.insert(*pool, purged);
