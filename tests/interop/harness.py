@@ -304,14 +304,16 @@ class Client:
 
     def shell(self):
         """A `ceph` that the clients of this cluster with these options share."""
-        argv = self.argv("ceph", "--connect-timeout", "10")
-        shells = self.cluster.__dict__.setdefault("shells", {})
-        if tuple(argv) not in shells:
-            shells[tuple(argv)] = shell.Shell(argv, clean_environment())
-        return shells[tuple(argv)]
+        shells, argv = self.cluster.__dict__.setdefault("shells", {}), self.shell_argv()
+        if argv not in shells:
+            shells[argv] = shell.Shell(argv, clean_environment())
+        return shells[argv]
+
+    def shell_argv(self):
+        return tuple(self.argv("ceph", "--connect-timeout", "10"))
 
     def close_shell(self):
-        one = self.cluster.shells.pop(tuple(self.argv("ceph", "--connect-timeout", "10")), None)
+        one = self.cluster.shells.pop(self.shell_argv(), None)
         if one:
             one.close()
 
