@@ -7,8 +7,9 @@ use std::time::Duration;
 
 const FAULTS: &[&str] = &["PG merge", "PG split", "OSD crash", "OSD marked down", "PG upmap set or removed"];
 
-/// Merges of all seeds of a test, at least.
-const MERGES_MIN: u64 = 1;
+/// Seeds of the first test, and the merges of all of them, at least.
+const SEEDS: u64 = 4;
+const MERGES_MIN: u64 = 4;
 
 fn config(faults: &'static [&'static str]) -> Config {
     let pool = PoolConfig { pg_num: 8, ..PoolConfig::of_size(3) };
@@ -27,7 +28,7 @@ fn config(faults: &'static [&'static str]) -> Config {
 #[test]
 fn pgs_merge_without_loss() {
     let mut merges = 0;
-    for seed in 0..2 {
+    for seed in 0..SEEDS {
         let report = sim::run(seed, &config(FAULTS));
         assert!(report.is_clean(), "seed {seed}: {report}");
         println!("seed {seed}: {} merges", report.merges);
@@ -41,5 +42,5 @@ fn pgs_merge_without_loss() {
 fn pgs_merge_while_an_osd_is_away() {
     let report = sim::run(0, &config(&["PG merge", "PG split", "OSD away"]));
     assert!(report.is_clean(), "{report}");
-    assert!(report.merges >= MERGES_MIN, "{} merges", report.merges);
+    assert!(report.merges > 0, "no merge");
 }
