@@ -9,7 +9,7 @@ use machine::{ConnId, identity::Proof, net::Peer};
 use osd::errno::Errno;
 use osd::shard::Input;
 use std::sync::Arc;
-use wire::types::cls::{lock, refcount, version};
+use wire::types::cls::{cas, fifo, lock, refcount, version};
 use wire::types::*;
 
 fn call<T: Encode>(class: &str, method: &str, argument: &T) -> OsdOp {
@@ -121,6 +121,63 @@ fn the_last_reference_takes_the_object_along() {
     assert_eq!(host.ask("a", vec![call("refcount", "get", &tag())]).result, 0);
     assert_eq!(host.ask("a", vec![call("refcount", "put", &tag())]).result, 0);
     assert_eq!(host.ask("a", vec![read(0, 0)]).result, Errno::NOENT.result());
+}
+
+#[test]
+fn shared_chunk_lives_as_long_as_its_references() {
+    let mut host = Host::serving();
+    let source = |name: &str| HObject { name: name.into(), ..HObject::min() };
+    let create = |name: &str, data: &'static [u8]| {
+        let data = Bytes::from_static(data);
+        let op = cas::CreateOrGetOp { source: source(name), flags: cas::FLAG_VERIFY, data };
+        call("cas", "chunk_create_or_get_ref", &op)
+    };
+    let with = |method: &str, name: &str| call("cas", method, &cas::RefOp { source: source(name) });
+    for (op, errno) in [
+        (with("chunk_get_ref", "a"), Errno::NOENT.result()),
+        (create("a", b"data"), 0),
+        (create("b", b"other"), Errno::NOMSG.result()),
+        (create("b", b"data"), 0),
+        (with("chunk_get_ref", "b"), 0),
+        (with("chunk_put_ref", "x"), Errno::NOLINK.result()),
+        (with("chunk_put_ref", "a"), 0),
+        (with("chunk_put_ref", "b"), 0),
+        (with("chunk_put_ref", "b"), 0),
+        (with("chunk_put_ref", "b"), Errno::NOENT.result()),
+        (call("cas", "references_chunk", &Name::from("c")), Errno::NOENT.result()),
+    ] {
+        assert_eq!(host.ask("chunk", vec![op.clone()]).result, errno, "{op:?}");
+    }
+    assert_eq!(host.ask("chunk", vec![read(0, 0)]).result, Errno::NOENT.result());
+}
+
+#[test]
+fn queue_part_tells_how_many_entries_it_took() {
+    let mut host = Host::serving();
+    let params = fifo::PartParams { max_part_size: 4096, max_entry_size: 64, full_size_threshold: 600 };
+    let init = call("fifo", "init_part", &fifo::InitPartOp { params, ..fifo::InitPartOp::default() });
+    let made = host.ask("part", vec![OsdOp::bare(OpCode::CREATE), init]);
+    assert_eq!(made.result, 0);
+    let entries = vec![Bytes::from_static(b"entry"); 3];
+    let push = fifo::PushPartOp { entries, total_len: 15, ..fifo::PushPartOp::default() };
+    let push = |host: &mut Host| {
+        let mut request = host.request(object("part"), vec![call("fifo", "push_part", &push)]);
+        request.flags = OsdFlags::RETURNVEC;
+        let tid = host.send(1, request);
+        host.settle();
+        host.reply(tid)
+    };
+    let pushed = push(&mut host);
+    assert_eq!((pushed.result, pushed.ops[0].result), (2, 2));
+    assert_eq!(push(&mut host).result, Errno::RANGE.result());
+    let list = fifo::ListPartOp { max: 9, ..fifo::ListPartOp::default() };
+    let reply = host.ask("part", vec![call("fifo", "part_list", &list)]);
+    let reply: fifo::ListPartReply = codec::decode_exact(&output(&reply, 0)).unwrap();
+    assert_eq!((reply.entries.len(), reply.more, reply.full), (2, false, true));
+    let trim = fifo::TrimPartOp { offset: 4096, ..fifo::TrimPartOp::default() };
+    assert_eq!(host.ask("part", vec![call("fifo", "trim_part", &trim)]).result, 0);
+    let gone = host.ask("part", vec![call("fifo", "part_list", &list)]);
+    assert_eq!(gone.result, Errno::NOENT.result());
 }
 
 #[test]

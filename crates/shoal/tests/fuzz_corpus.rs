@@ -103,6 +103,9 @@ fn write_seeds() {
     write("quorum_disk", mon::hostile::quorum_disks());
     write("collected_maps", mon::hostile::collections());
     write("class_call", class_calls());
+    for (name, seed) in held_calls() {
+        fs::write(folder("class_call").join(name), seed).unwrap();
+    }
     write("map_step", map_steps());
     write("import_records", import_records());
     write("object_changes", object_changes());
@@ -213,6 +216,97 @@ fn class_calls() -> Vec<Vec<u8>> {
         }
     }
     assert!(seeds.iter().any(|seed| seed.starts_with(&method_tag("lock", "lock").to_le_bytes())));
+    seeds
+}
+
+/// Calls that find what they expect: a chunk's references in each form, a queue's head, a part with an entry.
+fn held_calls() -> Vec<(String, Vec<u8>)> {
+    use wire::types::cls::{cas, fifo};
+    fn bytes<T: Encode>(value: &T) -> Vec<u8> {
+        value.to_vec(Features::NONE)
+    }
+    let refs = |kind: u8, body: &[u8]| {
+        let inner = [&[1, 1, body.len() as u8, 0, 0, 0], body].concat();
+        [&[1, 1, inner.len() as u8 + 1, 0, 0, 0, kind], &inner[..]].concat()
+    };
+    let source = HObject { pool: 3, name: "o".into(), ..HObject::min() };
+    let chunk = cas::CreateOrGetOp {
+        source: source.clone(),
+        flags: cas::FLAG_VERIFY,
+        data: Bytes::from_static(b"data"),
+    };
+    let object = refs(1, &[&1u32.to_le_bytes()[..], &bytes(&source)].concat());
+    let source = bytes(&cas::RefOp { source });
+
+    let version = fifo::HeadVersion { instance: "i".into(), version: 1 };
+    let entry = fifo::JournalEntry { op: fifo::JOURNAL_CREATE, part: 1, ..fifo::JournalEntry::default() };
+    let info = fifo::HeadInfo {
+        id: "q".into(),
+        version: version.clone(),
+        journal: fifo::Journal([entry.clone()].into()),
+        ..fifo::HeadInfo::default()
+    };
+    let create = fifo::CreateMetaOp {
+        id: "q".into(),
+        max_part_size: 4096,
+        max_entry_size: 64,
+        ..fifo::CreateMetaOp::default()
+    };
+    let update =
+        fifo::UpdateMetaOp { version, head: Some(2), journal_removed: vec![entry], ..Default::default() };
+    let params = fifo::PartParams { max_part_size: 4096, max_entry_size: 64, full_size_threshold: 4000 };
+    let header = fifo::PartHeader {
+        params,
+        magic: 7,
+        min_offset: 512,
+        last_offset: 512,
+        next_offset: 571,
+        max_index: 1,
+        ..fifo::PartHeader::default()
+    };
+    let mut part = bytes(&header);
+    part.resize(512, 0);
+    part.extend([7u64, 44, 14, 1, 0].into_iter().flat_map(u64::to_le_bytes));
+    part.extend(0u32.to_le_bytes());
+    part.extend(bytes(&fifo::EntryHeader::default()));
+    part.push(b'x');
+    let push =
+        fifo::PushPartOp { entries: vec![Bytes::from_static(b"x")], total_len: 1, ..Default::default() };
+    let trim = |exclusive, offset| bytes(&fifo::TrimPartOp { offset, exclusive, ..Default::default() });
+    let list = fifo::ListPartOp { max: 9, ..Default::default() };
+    let (hashes, pools, count) =
+        (refs(2, &[1, 32, 1, 6, 0, 0, 0, 0, 1]), refs(4, &[1, 1, 6, 1]), refs(5, &1u64.to_le_bytes()));
+    let info = bytes(&info);
+    let calls: Vec<(&str, &str, u8, Vec<u8>, &[u8])> = vec![
+        ("cas", "chunk_create_or_get_ref", 0, bytes(&chunk), b""),
+        ("cas", "chunk_create_or_get_ref", 3, bytes(&chunk), b"data"),
+        ("cas", "chunk_get_ref", 1, source.clone(), &object),
+        ("cas", "chunk_put_ref", 1, source.clone(), &object),
+        ("cas", "chunk_put_ref", 1, source.clone(), &hashes),
+        ("cas", "chunk_put_ref", 1, source.clone(), &pools),
+        ("cas", "chunk_put_ref", 1, source, &count),
+        ("cas", "references_chunk", 1, bytes(&"chunk".to_string()), b""),
+        ("fifo", "create_meta", 0, bytes(&create), b""),
+        ("fifo", "create_meta", 1, bytes(&create), &info),
+        ("fifo", "get_meta", 1, bytes(&fifo::GetMetaOp::default()), &info),
+        ("fifo", "update_meta", 1, bytes(&update), &info),
+        ("fifo", "init_part", 0, bytes(&fifo::InitPartOp { params, ..Default::default() }), b""),
+        ("fifo", "init_part", 1, bytes(&fifo::InitPartOp { params, ..Default::default() }), &part),
+        ("fifo", "push_part", 1, bytes(&push), &part),
+        ("fifo", "trim_part", 1, trim(true, 513), &part),
+        ("fifo", "trim_part", 1, trim(false, 512), &part),
+        ("fifo", "trim_part", 1, trim(false, 4096), &part),
+        ("fifo", "part_list", 1, bytes(&list), &part),
+        ("fifo", "get_part_info", 1, bytes(&fifo::GetPartInfoOp {}), &part),
+    ];
+    let mut seeds = Vec::new();
+    for (class, method, flags, argument, held) in calls {
+        let mut seed = Vec::from(method_tag(class, method).to_le_bytes());
+        seed.extend([flags, u8::try_from(argument.len()).expect("a short argument")]);
+        seed.extend(argument);
+        seed.extend(held);
+        seeds.push((format!("{class}.{method}-{:02}", seeds.len()), seed));
+    }
     seeds
 }
 

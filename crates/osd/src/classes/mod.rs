@@ -17,8 +17,10 @@
 //! not be compared), and methods that change the object themselves (a failed call would have to be undone).
 
 mod call;
+mod cas;
 mod cephfs;
 mod cmpomap;
+mod fifo;
 mod hello;
 pub mod hostile;
 mod journal;
@@ -33,6 +35,8 @@ mod refcount;
 mod registry;
 mod rgw_gc;
 mod sem_set;
+#[cfg(test)]
+mod stock_calls;
 #[cfg(test)]
 mod testing;
 mod time_key;

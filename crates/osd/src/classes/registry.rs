@@ -1,8 +1,8 @@
 //! Every method of every class: one table.
 
 use super::{
-    MethodCall, MethodStop, cephfs, cmpomap, hello, journal, lock, log, numops, otp, queue, rbd, refcount,
-    rgw_gc, sem_set, timeindex, two_phase_queue, user, version,
+    MethodCall, MethodStop, cas, cephfs, cmpomap, fifo, hello, journal, lock, log, numops, otp, queue, rbd,
+    refcount, rgw_gc, sem_set, timeindex, two_phase_queue, user, version,
 };
 use crate::errno::Errno;
 
@@ -105,6 +105,12 @@ methods! {
         "2pc_queue_remove_entries": RW => two_phase_queue::two_phase_queue_remove_entries,
         "2pc_queue_expire_reservations": RW => two_phase_queue::two_phase_queue_expire_reservations,
     }
+    "cas" {
+        "chunk_create_or_get_ref": RW => cas::chunk_create_or_get_ref,
+        "chunk_get_ref": RW => cas::chunk_get_ref,
+        "chunk_put_ref": RW => cas::chunk_put_ref,
+        "references_chunk": RD => cas::references_chunk,
+    }
     "cephfs" {
         "accumulate_inode_metadata": RW => cephfs::accumulate_inode_metadata,
     }
@@ -112,6 +118,16 @@ methods! {
         "cmp_vals": RD => cmpomap::cmp_vals,
         "cmp_set_vals": RW => cmpomap::cmp_set_vals,
         "cmp_rm_keys": RW => cmpomap::cmp_rm_keys,
+    }
+    "fifo" {
+        "create_meta": RW => fifo::head::create_meta,
+        "get_meta": RD => fifo::head::get_meta,
+        "update_meta": RW => fifo::head::update_meta,
+        "init_part": RW => fifo::part::init_part,
+        "push_part": RW => fifo::part::push_part,
+        "trim_part": RW => fifo::part::trim_part,
+        "part_list": RD => fifo::part::part_list,
+        "get_part_info": RD => fifo::part::get_part_info,
     }
     "hello" {
         "say_hello": RD => hello::say_hello,

@@ -149,7 +149,8 @@ impl Decode for HObject {
             if v < 4 || (pool == -1 && snap == SnapId(0) && hash == 0 && !max && blank) {
                 out.pool = if blank && snap == SnapId(0) && hash == 0 && !max { i64::MIN } else { pool };
             }
-            Ok(out)
+            // Some writers stored MAX with other fields of an object.
+            Ok(if max { HObject::max() } else { out })
         })
     }
 }

@@ -1,7 +1,9 @@
 //! Types that object classes store, take and return. One file per class, with the class's name.
 
+pub mod cas;
 pub mod cephfs;
 pub mod cmpomap;
+pub mod fifo;
 pub mod journal;
 pub mod lock;
 pub mod log;
