@@ -203,6 +203,7 @@ fn statements() -> Vec<PeerBody> {
                 omap_keys: 1,
                 omap_bytes: 2,
             }],
+                snap_set: Some(Bytes::from_static(b"snaps")),
             has_failed: false,
         }),
         PeerBody::BadCopies(BadCopies { id: 1, objects: bad }),

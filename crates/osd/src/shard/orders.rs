@@ -515,7 +515,12 @@ impl Shard {
             log_tail: pg.log.tail(),
             log_len: pg.log.counts().entries as usize,
             duplicates_len: pg.log.counts().duplicates as usize,
-            damaged: pg.damaged.iter().filter(|object| !pg.scrub.objects.contains_key(*object)).count(),
+            damaged: {
+                let is_listed = |object: &HObject| {
+                    pg.scrub.objects.get(object).is_some_and(|record| !record.copies.is_empty())
+                };
+                pg.damaged.iter().filter(|object| !is_listed(object)).count()
+            },
             scrub: pg.scrub.stamps,
             stats: pg.progress.stats,
             recovered: pg.progress.recovered,

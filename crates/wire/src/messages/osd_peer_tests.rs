@@ -174,6 +174,7 @@ fn statement(body: PeerBody) -> MOSDPeer {
 
 fn payload_of(message: MOSDPeer) -> (Header, Payload) {
     let (header, out) = Message::new(message).encode(features::TENTACLE);
+        snap_set: Some(Bytes::from_static(b"snaps")),
     let data = out.data.to_bytes();
     (header, Payload { front: out.front.into_bytes(), middle: out.middle, data, data_sum: None })
 }

@@ -73,8 +73,8 @@ pub use pg_peer::{
 #[cfg(feature = "erasure-trial")]
 pub use pg_peer::{ShardData, ShardRead};
 pub use pg_scrub::{
-    BadCopies, InconsistentCopy, InconsistentObject, ObjectSurvey, ScrubStamps, SurveyAnswer, SurveyRequest,
-    object_error, shard_error,
+    BadCopies, InconsistentCopy, InconsistentObject, InconsistentSnapSet, ObjectSurvey, ScrubStamps,
+    SurveyAnswer, SurveyRequest, object_error, shard_error, snap_set_error,
 };
 pub use pg_stat::{PgShard, PgStat, ScrubSchedule};
 pub use pg_state::PgState;
