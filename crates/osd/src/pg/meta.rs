@@ -32,7 +32,7 @@ use store::{Answer, Change, LogRecord, ObjectId, Query};
 use thiserror::Error;
 use wire::types::{
     CleanRegions, Epoch, Eversion, HObject, InconsistentObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup,
-    PgLogEntry, RecoveredCounts, ScrubStamps, ShardSet, StoreLife,
+    PgLogEntry, RecoveredCounts, ScrubStamps, ShardSet, SnapCounts, StoreLife,
 };
 
 /// What proves whose history this is. A PG without it was never created here.
@@ -70,7 +70,7 @@ pub struct MergeHistory {
 /// whose bodies a start does not read. Version 6 came with logs as records of the collection, which older programs would not
 /// find.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 6, compat = 6)]
+#[envelope(version = 7, compat = 6)]
 pub struct PgProgress {
     pub last_update: Eversion,
     pub last_user_version: u64,
@@ -87,6 +87,8 @@ pub struct PgProgress {
     /// Entries and duplicates of the log.
     #[since(5)]
     pub log: LogCounts,
+    #[since(7)]
+    pub snap_counts: SnapCounts,
 }
 
 /// The first version of [`PgProgress`] with the log as records of the collection.
@@ -114,6 +116,7 @@ impl Default for PgProgress {
             last_backfill: Complete::default(),
             recovered: RecoveredCounts::default(),
             log: LogCounts::default(),
+            snap_counts: SnapCounts::default(),
         }
     }
 }
@@ -624,6 +627,7 @@ mod tests {
         append(&meta, &[], &entry(256), &progress, None, &mut changes);
         let damaged = ["a", "b"].map(|name| HObject { pool: 3, name: name.into(), ..HObject::min() });
         changes.push(set_damaged(&meta, &damaged));
+            snap_counts: SnapCounts { clones: 3, whiteouts: 1 },
         changes.push(remove_damaged(&meta, &damaged[..1]));
         let (had, need) = (Eversion { epoch: 1, version: 7 }, Eversion { epoch: 2, version: 256 });
         changes.push(set_missing(&meta, [(&damaged[1], &need)]));

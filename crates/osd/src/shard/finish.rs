@@ -261,6 +261,7 @@ impl Shard {
             if let (Some(clone), Some(info)) = (after.new_clone, live) {
                 let made = make_clone(&object.id, info, clone, version, &mut changes);
                 stats.objects += 1;
+                stats.clones += 1;
                 stats.omap_objects += i64::from(info.flags.contains(ObjectFlags::OMAP));
                 let entry = |object| {
                     LogEntry::of_osd(
@@ -274,6 +275,7 @@ impl Shard {
                 };
                 earlier.push(entry(made));
                 version.version += 1;
+            stats.whiteouts += i64::from(is) - i64::from(was);
             }
             stats.bytes += after.unshared as i64;
             is_whiteout = new_state == NewState::Absent && !after.set.clones.is_empty();
@@ -575,6 +577,9 @@ fn count(pg: &mut Pg, delta: StatDelta) {
     s.bytes += delta.bytes;
     s.reads += delta.reads;
     s.read_kib += delta.read_kib;
+    let snaps = &mut pg.progress.snap_counts;
+    snaps.clones += delta.clones;
+    snaps.whiteouts += delta.whiteouts;
     s.writes += delta.writes;
     s.write_kib += delta.write_kib;
     s.omap_objects += delta.omap_objects;

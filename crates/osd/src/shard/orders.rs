@@ -360,6 +360,9 @@ impl Shard {
             let share = parent.progress.stats.share(shares);
             child.progress.stats = share;
             parent.progress.stats = parent.progress.stats.without(&share);
+            let share = parent.progress.snap_counts.share(shares);
+            child.progress.snap_counts = share;
+            parent.progress.snap_counts = parent.progress.snap_counts.without(&share);
             let mut changes = vec![
                 Change::CreateCollection { split_bits: bits },
                 Change::Touch { object: child.meta.clone() },
@@ -524,6 +527,7 @@ impl Shard {
             scrub: pg.scrub.stamps,
             stats: pg.progress.stats,
             recovered: pg.progress.recovered,
+            snap_counts: pg.progress.snap_counts,
             status: self.status_of(pg),
         });
         let pgs = pgs.collect();

@@ -68,7 +68,7 @@ pub use pg_map_digest::{PgCount, PgMapDigest, ProgressEvent};
 pub use pg_peer::{
     Activation, BackfillProgress, CopyReport, LogRun, MissingObject, ObjectPull, ObjectPush, PastInterval,
     PastIntervals, PeerBody, PeerWrite, PgCopyInfo, PgCounts, PlaceAnswer, PlaceDecision, PlaceRequest,
-    PushAck, RecoveredCounts, ScanAnswer, ScanRequest, StoreLife,
+    PushAck, RecoveredCounts, ScanAnswer, ScanRequest, SnapCounts, StoreLife,
 };
 #[cfg(feature = "erasure-trial")]
 pub use pg_peer::{ShardData, ShardRead};
