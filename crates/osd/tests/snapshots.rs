@@ -284,3 +284,29 @@ fn counts_of_clones_follow_recovery_backfill_split_and_merge() {
     cluster.merge();
     assert_eq!((cluster.state().as_str(), counts(&mut cluster)), ("active+clean", (9, 5, 1)));
 }
+
+#[test]
+fn log_entry_of_a_clone_names_its_snapshots() {
+    let mut cluster = two_clones(2);
+    wrote(&mut cluster, "a", &[7, 6, 4, 2], b"four");
+    for osd in 0..2 {
+        let host = cluster.hosts.get_mut(&osd).expect("it runs");
+        let copy = host.shard.copies().find(|copy| copy.id == pg()).expect("the PG is there");
+        let clones = copy.log.entries().filter(|entry| entry.object.snap < SnapId::HEAD);
+        let snaps: Vec<Vec<u64>> =
+            clones.map(|entry| entry.snaps.iter().map(|snap| snap.0).collect()).collect();
+        assert_eq!(snaps, [vec![2], vec![4], vec![7, 6]], "osd.{osd}");
+    }
+    // Over a restart, and by the log that another member sends.
+    let store = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    wrote(&mut cluster, "a", &[9, 7, 6, 4, 2], b"five");
+    cluster.start(1, store);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    let host = cluster.hosts.get_mut(&1).expect("it runs");
+    let copy = host.shard.copies().find(|copy| copy.id == pg()).expect("the PG is there");
+    let last = copy.log.entries().rev().find(|entry| entry.object.snap < SnapId::HEAD);
+    assert_eq!(last.map(|entry| entry.snaps.to_vec()), Some(vec![SnapId(9)]));
+}

@@ -112,6 +112,7 @@ mod tests {
             result: 0,
             returns: Vec::new(),
         }
+            snaps: Box::default(),
     }
 
     use EntryKind::{Delete, Error, LostDelete, LostRevert, Modify};

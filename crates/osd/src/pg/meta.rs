@@ -32,7 +32,7 @@ use store::{Answer, Change, LogRecord, ObjectId, Query};
 use thiserror::Error;
 use wire::types::{
     CleanRegions, Epoch, Eversion, HObject, InconsistentObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup,
-    PgLogEntry, RecoveredCounts, ScrubStamps, ShardSet, SnapCounts, StoreLife,
+    PgLogEntry, RecoveredCounts, ScrubStamps, ShardSet, SnapCounts, SnapId, StoreLife,
 };
 
 /// What proves whose history this is. A PG without it was never created here.
@@ -511,7 +511,10 @@ pub fn entry_to_wire(e: &LogEntry) -> PgLogEntry {
         reverting_to: Eversion::ZERO,
         reqid: e.reqid,
         mtime: e.mtime,
-        snaps: Bytes::new(),
+        snaps: match e.snaps.is_empty() {
+            true => Bytes::new(),
+            false => Vec::from(&*e.snaps).to_vec(Features::NONE).into(),
+        },
         user_version: e.user_version,
         mod_desc: ModDesc::UNROLLBACKABLE,
         extra_reqids: Vec::new(),
@@ -545,6 +548,8 @@ pub fn entry_from_wire(e: PgLogEntry) -> LogEntry {
         mtime: e.mtime,
         result: e.result,
         returns: from_returns(e.op_returns),
+        // For people who read a log: an entry with others than snapshots is as good.
+        snaps: codec::decode_exact::<Vec<SnapId>>(&e.snaps).unwrap_or_default().into(),
     }
 }
 
@@ -588,6 +593,7 @@ mod tests {
             mtime: UTime { sec: 5, nsec: 6 },
             result: 3,
             returns: vec![(3, Bytes::from_static(b"out"))],
+            snaps: Box::new([SnapId(7), SnapId(4)]),
         }
     }
 
@@ -621,13 +627,13 @@ mod tests {
             last_backfill: Complete(HObject { hash: 7, ..HObject::min() }),
             recovered: RecoveredCounts { objects: 2, bytes: 20, keys: 1 },
             log: LogCounts { entries: 2, duplicates: 0 },
+            snap_counts: SnapCounts { clones: 3, whiteouts: 1 },
         };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &[], &entry(2), &progress, None, &mut changes);
         append(&meta, &[], &entry(256), &progress, None, &mut changes);
         let damaged = ["a", "b"].map(|name| HObject { pool: 3, name: name.into(), ..HObject::min() });
         changes.push(set_damaged(&meta, &damaged));
-            snap_counts: SnapCounts { clones: 3, whiteouts: 1 },
         changes.push(remove_damaged(&meta, &damaged[..1]));
         let (had, need) = (Eversion { epoch: 1, version: 7 }, Eversion { epoch: 2, version: 256 });
         changes.push(set_missing(&meta, [(&damaged[1], &need)]));

@@ -393,6 +393,7 @@ mod tests {
                 mtime: UTime::ZERO,
                 result: 0,
                 returns: vec![(0, Bytes::new())],
+                snaps: Box::default(),
             });
         }
         log

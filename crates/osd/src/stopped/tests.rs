@@ -161,6 +161,7 @@ fn entry(version: u64) -> LogEntry {
         mtime: UTime::ZERO,
         result: 0,
         returns: Vec::new(),
+        snaps: Box::default(),
     }
 }
 
