@@ -64,6 +64,11 @@ fn class_call_corpus_holds() {
 }
 
 #[test]
+fn snap_sets_corpus_holds() {
+    replay("snap_sets", osd::object::hostile::snap_sets);
+}
+
+#[test]
 fn map_step_corpus_holds() {
     replay("map_step", placement::hostile::apply_and_map);
 }
@@ -103,6 +108,7 @@ fn write_seeds() {
     write("quorum_disk", mon::hostile::quorum_disks());
     write("collected_maps", mon::hostile::collections());
     write("class_call", class_calls());
+    write("snap_sets", osd::object::hostile::seeds());
     write("map_step", map_steps());
     write("import_records", import_records());
     write("object_changes", object_changes());
