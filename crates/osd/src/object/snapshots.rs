@@ -6,6 +6,7 @@
 //! one, is stored with the head. A head that is deleted while it has clones stays as a whiteout. Pure functions; the rules are those
 //! of Ceph's `PrimaryLogPG` (`make_writeable`, `find_object_context`, `_do_rollback_to`, `trim_object`).
 
+use crate::planted::{self, PlantedBug};
 use store::{Change, ObjectId};
 use wire::types::{IntervalSet, SnapId, SnapSet};
 
@@ -177,7 +178,10 @@ pub fn trim(set: &SnapSet, removed: &IntervalSet, max: usize) -> Option<Trimmed>
     let mut is_changed = false;
     for clone in &set.clones {
         let snaps = set.clone_snaps.get(clone).map_or(&[][..], Vec::as_slice);
-        let is_empty = snaps.iter().all(is_removed);
+        let is_empty = match planted::has(PlantedBug::TrimTakesNeededClone) {
+            true => snaps.iter().any(is_removed),
+            false => snaps.iter().all(is_removed),
+        };
         if !is_empty && !snaps.iter().any(is_removed) || is_empty && out.clones.len() == max {
             continue;
         }
