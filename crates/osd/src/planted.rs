@@ -62,6 +62,12 @@ pub enum PlantedBug {
     ScrubBlamesGoodCopy,
     /// A scrub judges a suspect while writes of it are under way.
     ScrubHoldsNothing,
+    /// A truncation leaves the overlap of the head and its newest clone as it was.
+    TruncateKeepsOverlap,
+    /// A trim removes a clone that has another snapshot, which exists.
+    TrimTakesNeededClone,
+    /// A copy that merges another log does not miss the clones that it names.
+    MergedCloneNotMissing,
     /// With the trial backend: a member is sent another member's shard.
     ShardPushedAsIs,
     /// With the trial backend: a read takes parity for the client's bytes.

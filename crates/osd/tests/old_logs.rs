@@ -16,12 +16,12 @@ use store::{Change, Collection, Completion, MemoryStore, ObjectId, ObjectStore, 
 use wire::types::{Eversion, HObject, OpCode, OsdOp, RecoveredCounts};
 
 /// Bytes that later versions added to a header: the log's tail, the place that a backfill has reached, and
-/// counts of recovered objects and of the log.
+/// counts of recovered objects, of the log and of clones.
 fn added_len() -> usize {
     let place = HObject::max().to_vec(Features::NONE).len();
     let counts = RecoveredCounts::default().to_vec(Features::NONE).len();
     let log = LogCounts::default().to_vec(Features::NONE).len();
-    Eversion::ZERO.to_vec(Features::NONE).len() + place + counts + log
+    Eversion::ZERO.to_vec(Features::NONE).len() + place + counts + log + SNAP_COUNTS_LEN
 }
 
 fn wait(store: &mut MemoryStore) -> Vec<Completion> {
@@ -47,18 +47,22 @@ enum Writer {
     Version5,
 }
 
+/// Version 7 of the progress came with them.
+const SNAP_COUNTS_LEN: usize = 16;
+
+fn with_body(versions: &[u8; 2], body: Bytes) -> Bytes {
+    [&versions[..], &(body.len() as u32).to_le_bytes(), &body].concat().into()
+}
+
 /// Gives the PG the records that an older program would have written. `left`: log records that an interrupted move has left.
 fn make_old(store: &mut MemoryStore, writer: Writer, left: usize) {
     let MetaRecords { header, log, .. } = records(store);
-    assert_eq!(header[..2], [6, 6], "version 6");
+    assert_eq!(header[..2], [7, 6], "version 7");
     let tail = store_tail(&header);
     let object = ObjectId::pg_meta(pg());
     let old_header: Bytes = match writer {
-        Writer::Version5 => [&[5, 3][..], &header[2..]].concat().into(),
-        Writer::Release0_1_0 => {
-            let body = header.slice(6..header.len() - added_len());
-            [&[1, 1][..], &(body.len() as u32).to_le_bytes(), &body].concat().into()
-        }
+        Writer::Version5 => with_body(&[5, 3], header.slice(6..header.len() - SNAP_COUNTS_LEN)),
+        Writer::Release0_1_0 => with_body(&[1, 1], header.slice(6..header.len() - added_len())),
     };
     let key = |kind: u8, version: Eversion| {
         let epoch = if writer == Writer::Version5 { &version.epoch.to_be_bytes()[..] } else { &[] };

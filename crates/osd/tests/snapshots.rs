@@ -202,3 +202,111 @@ fn removed_snapshots_are_trimmed_from_every_member() {
     assert_eq!((report.stats.objects, report.stats.bytes), (1, 5));
     assert_eq!(cluster.state(), "active+clean");
 }
+
+/// Objects, clones and whiteouts, as the primary counts them.
+fn counts(cluster: &mut Cluster) -> (i64, i64, i64) {
+    let report = cluster.report();
+    (report.stats.objects, report.snap_counts.clones, report.snap_counts.whiteouts)
+}
+
+/// Removes snapshots, and waits for the trims.
+fn trim(cluster: &mut Cluster, snap: u64) {
+    cluster.removed_snaps.insert(snap, 1);
+    let (up, acting) = (cluster.interval.up.clone(), cluster.interval.acting.clone());
+    cluster.interval(up, acting);
+    cluster.run();
+    for _ in 0..200 {
+        cluster.pass(10);
+    }
+}
+
+#[test]
+fn clones_and_whiteouts_are_counted_through_every_change() {
+    let mut cluster = two_clones(3);
+    cluster.put("plain", b"stays");
+    assert_eq!(counts(&mut cluster), (4, 2, 0));
+    let context = &[4, 2];
+    assert_eq!(cluster.ask_with("a", context, vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    assert_eq!(counts(&mut cluster), (4, 2, 1));
+    assert_eq!(cluster.ask_with("a", context, vec![OsdOp::bare(OpCode::DELETE)]).result, NOENT);
+    assert_eq!(counts(&mut cluster), (4, 2, 1), "a second delete");
+    assert_eq!(cluster.ask_with("a", context, vec![rollback(2)]).result, 0);
+    assert_eq!(counts(&mut cluster), (4, 2, 0), "the rollback revived it");
+    assert_eq!(cluster.ask_with("a", &[6, 4, 2], vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    assert_eq!(counts(&mut cluster), (5, 3, 1), "a delete that clones");
+    wrote(&mut cluster, "a", &[6, 4, 2], b"again");
+    assert_eq!(counts(&mut cluster), (5, 3, 0));
+    assert_eq!(cluster.ask_with("a", &[6, 4, 2], vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    // A failover, and the trims under another primary.
+    cluster.interval(vec![1, 0, 2], vec![1, 0, 2]);
+    cluster.run();
+    assert_eq!(counts(&mut cluster), (5, 3, 1));
+    trim(&mut cluster, 4);
+    assert_eq!(counts(&mut cluster), (4, 2, 1));
+    trim(&mut cluster, 2);
+    trim(&mut cluster, 6);
+    assert_eq!(counts(&mut cluster), (1, 0, 0), "the last clone took the whiteout along");
+}
+
+#[test]
+fn counts_of_clones_follow_recovery_backfill_split_and_merge() {
+    let mut cluster = Cluster::new(3, vec![0, 1]);
+    for name in ["a", "b", "c", "d"] {
+        cluster.put(name, b"one");
+        wrote(&mut cluster, name, &[2], b"two");
+    }
+    assert_eq!(cluster.ask_with("b", &[2], vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    // Recovery: a member that slept becomes primary.
+    let store = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    wrote(&mut cluster, "c", &[4, 2], b"three");
+    assert_eq!(counts(&mut cluster), (9, 5, 1));
+    cluster.start(1, store);
+    cluster.interval(vec![1, 0], vec![1, 0]);
+    cluster.run();
+    assert_eq!((cluster.state().as_str(), counts(&mut cluster)), ("active+clean", (9, 5, 1)));
+    // Backfill of a member that knew nothing, which then is primary.
+    cluster.interval(vec![2, 1], vec![1, 0]);
+    cluster.run();
+    cluster.interval(vec![2, 1], vec![2, 1]);
+    cluster.run();
+    assert_eq!(counts(&mut cluster), (9, 5, 1));
+    cluster.split(2);
+    let part = |cluster: &mut Cluster, seed| {
+        let report = cluster.report_of(harness::cluster::pg_of(seed));
+        [report.stats.objects, report.snap_counts.clones, report.snap_counts.whiteouts]
+    };
+    let (one, other) = (part(&mut cluster, 0), part(&mut cluster, 1));
+    assert_eq!([one[0] + other[0], one[1] + other[1], one[2] + other[2]], [9, 5, 1]);
+    assert!(other[1] > 0, "{other:?}");
+    cluster.prepare_merge();
+    cluster.merge();
+    assert_eq!((cluster.state().as_str(), counts(&mut cluster)), ("active+clean", (9, 5, 1)));
+}
+
+#[test]
+fn log_entry_of_a_clone_names_its_snapshots() {
+    let mut cluster = two_clones(2);
+    wrote(&mut cluster, "a", &[7, 6, 4, 2], b"four");
+    for osd in 0..2 {
+        let host = cluster.hosts.get_mut(&osd).expect("it runs");
+        let copy = host.shard.copies().find(|copy| copy.id == pg()).expect("the PG is there");
+        let clones = copy.log.entries().filter(|entry| entry.object.snap < SnapId::HEAD);
+        let snaps: Vec<Vec<u64>> =
+            clones.map(|entry| entry.snaps.iter().map(|snap| snap.0).collect()).collect();
+        assert_eq!(snaps, [vec![2], vec![4], vec![7, 6]], "osd.{osd}");
+    }
+    // Over a restart, and by the log that another member sends.
+    let store = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    wrote(&mut cluster, "a", &[9, 7, 6, 4, 2], b"five");
+    cluster.start(1, store);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    let host = cluster.hosts.get_mut(&1).expect("it runs");
+    let copy = host.shard.copies().find(|copy| copy.id == pg()).expect("the PG is there");
+    let last = copy.log.entries().rev().find(|entry| entry.object.snap < SnapId::HEAD);
+    assert_eq!(last.map(|entry| entry.snaps.to_vec()), Some(vec![SnapId(9)]));
+}

@@ -64,6 +64,11 @@ fn class_call_corpus_holds() {
 }
 
 #[test]
+fn snap_sets_corpus_holds() {
+    replay("snap_sets", osd::object::hostile::snap_sets);
+}
+
+#[test]
 fn map_step_corpus_holds() {
     replay("map_step", placement::hostile::apply_and_map);
 }
@@ -106,6 +111,7 @@ fn write_seeds() {
     for (name, seed) in held_calls() {
         fs::write(folder("class_call").join(name), seed).unwrap();
     }
+    write("snap_sets", osd::object::hostile::seeds());
     write("map_step", map_steps());
     write("import_records", import_records());
     write("object_changes", object_changes());

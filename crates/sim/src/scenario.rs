@@ -18,7 +18,7 @@ use crate::cluster::{ClusterChoice, ClusterConfig};
 use crate::faults::{Atlas, Cast, Command, Damage, FaultChoice, MonitorDisks, ROWS, Schedule};
 use crate::nodes::{
     AdminNode, Bounds, Checks, ClientNode, Keys, Medium, MgrNode, MonNode, Monitors, OperatorNode, OsdConfig,
-    OsdNode, QUIET, Seat, Shared, Workload, addrs,
+    OsdNode, QUIET, Seat, Shared, SnapperNode, Workload, addrs,
 };
 use crate::report::{MonitorFigures, Report};
 use crate::{Fault, Level, Node, NodeId, Notes, World, stream};
@@ -40,6 +40,8 @@ pub struct Config {
     pub level: LevelChoice,
     pub cluster: ClusterChoice,
     pub clients: usize,
+    /// Further clients that make snapshots of the first pool. They come after all nodes of a cluster with one monitor.
+    pub snappers: usize,
     pub workload: Workload,
     pub monitors: MonitorsChoice,
     /// Monitors may crash.
@@ -206,6 +208,7 @@ impl Config {
             level: LevelChoice::BySeed,
             cluster: ClusterChoice::BySeed,
             clients: 4,
+            snappers: 0,
             workload,
             monitors: MonitorsChoice::BySeed,
             monitor_crashes: true,
@@ -290,7 +293,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let monitors_config = config.monitors.of(seed);
     let several = (monitors_config.count() > 1).then(|| {
         // The others come after all nodes of a cluster with one.
-        let next = 1 + cluster.osds as usize + config.clients + others.len();
+        let next = 1 + cluster.osds as usize + config.clients + others.len() + config.snappers;
         let nodes: Vec<usize> = [0].into_iter().chain(next..).take(monitors_config.count()).collect();
         let checks = Checks::new(history.clone());
         Monitors::several(&nodes, monitors_config.founders, stream(seed, "genesis"), checks)
@@ -328,6 +331,13 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     for (which, other) in others.iter().enumerate() {
         let node = add(&mut world, &|seat| other(seat, quiet_after));
         if which == 0 { cast.managers.push(node) } else { cast.admins.push(node) }
+    }
+    for _ in 0..config.snappers {
+        let make = |seat| -> Box<dyn Node> {
+            let pool = cluster.pool_ids().next().expect("there is a pool");
+            Box::new(SnapperNode::new(seat, pool, history.clone(), quiet_after))
+        };
+        cast.clients.push(add(&mut world, &make));
     }
     all.extend([&cast.osds[..], &cast.clients, &cast.managers, &cast.admins].concat());
     let mut all_monitors = vec![all[0]];
@@ -551,8 +561,9 @@ fn make_world(seed: u64, config: &Config) -> World {
     let Level::Bytes { cephx } = config.level.of(seed) else { return World::with_messages(seed) };
     let osds = config.cluster.of(seed).osds as usize;
     let clients = config.clients;
-    // After the manager and the administrator.
-    let more_monitors = osds + clients + 3..osds + clients + 2 + config.monitors.of(seed).count();
+    // After the manager, the administrator, and the clients that make snapshots.
+    let first = osds + clients + 3 + config.snappers;
+    let more_monitors = first..first - 1 + config.monitors.of(seed).count();
     World::with_bytes(seed, move |node, life| {
         let name = match node.0 {
             0 => EntityName::new(EntityKind::MON, 0),

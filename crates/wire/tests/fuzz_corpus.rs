@@ -161,6 +161,7 @@ fn statements() -> Vec<PeerBody> {
         counts: Default::default(),
         imported: Default::default(),
         recovered: Default::default(),
+        snap_counts: Default::default(),
     };
     let bad = missing.clone();
     let past = PastIntervals { known_since: 2, intervals: vec![PastInterval::default()] };
@@ -202,6 +203,7 @@ fn statements() -> Vec<PeerBody> {
                 omap_digest: Some(3),
                 omap_keys: 1,
                 omap_bytes: 2,
+                snap_set: Some(Bytes::from_static(b"snaps")),
             }],
             has_failed: false,
         }),

@@ -451,6 +451,7 @@ impl Monitor {
             Body::MStatfs(m) => self.on_statfs(turn, conn, tid, *m),
             Body::MGetPoolStats(m) => self.on_get_pool_stats(turn, conn, tid, *m),
             Body::MPoolOp(m) => self.on_pool_op(turn, conn, tid, *m),
+            Body::MRemoveSnaps(m) => self.on_remove_snaps(turn, conn, tid, *m),
             Body::MPing(_) => turn.send(conn, wire::messages::MPing),
             other => {
                 if !self.on_osd_message(turn, conn, tid, &other) {

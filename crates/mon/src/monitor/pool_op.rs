@@ -2,6 +2,7 @@
 //! are (`MStatfs`, `MGetPoolStats`).
 
 use super::once::{Counter, Once};
+use super::session::Session;
 use super::{Monitor, Turn};
 use crate::caps::Allow;
 use crate::commands::pool;
@@ -16,7 +17,8 @@ use machine::ConnId;
 use machine::net::NetEffect;
 use std::collections::BTreeMap;
 use wire::messages::{
-    MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply, Message, PaxosHeader,
+    MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MRemoveSnaps, MStatfs, MStatfsReply, Message,
+    PaxosHeader,
 };
 use wire::types::UTime;
 
@@ -110,6 +112,20 @@ impl Monitor {
 
     fn snap_changes(&self, m: &MPoolOp, wanted: SnapChange<'_>, now: UTime) -> Result<Vec<Change>, Answer> {
         pool_snap::changes(self.states.head(), i64::from(m.pool), wanted, now).map(|(changes, _)| changes)
+    }
+
+    /// Without the capability stock drops the message, too (`OSDMonitor::preprocess_remove_snaps`).
+    pub(super) fn on_remove_snaps(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MRemoveSnaps) {
+        let may = |session: &Session| session.permits("osd", "osd pool rmsnap", &BTreeMap::new(), Allow::RW);
+        if !self.sessions.get(&conn).is_some_and(may) || !self.can_propose() {
+            return;
+        }
+        let now = self.wall(turn.now);
+        let Ok(changes) = pool_snap::remove_by_message(self.states.head(), &m.snaps, now) else { return };
+        self.propose(turn.now, changes);
+        let index = self.states.head().version;
+        let echo = MRemoveSnaps { paxos: PaxosHeader { version: index }, snaps: m.snaps };
+        self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, echo) });
     }
 
     pub(super) fn on_statfs(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MStatfs) {

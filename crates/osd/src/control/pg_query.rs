@@ -254,6 +254,7 @@ impl View<'_> {
         (sum.num_rd, sum.num_rd_kb, sum.num_wr, sum.num_wr_kb) =
             (counts.reads, counts.read_kib, counts.writes, counts.write_kib);
         sum.num_objects_omap = counts.omap_objects;
+        (sum.num_object_clones, sum.num_whiteouts) = (info.snap_counts.clones, info.snap_counts.whiteouts);
         sum.num_objects_missing = peer.lacks;
         let info = PgInfo {
             pg: self.report.pg.pg,
@@ -487,6 +488,7 @@ mod tests {
             counts: PgCounts::default(),
             imported: StoreLife::default(),
             recovered: Default::default(),
+            snap_counts: Default::default(),
         };
         PeerStatus {
             osd,

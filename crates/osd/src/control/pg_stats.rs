@@ -216,6 +216,8 @@ fn object_sum(report: &PgReport, status: Option<&PgStatus>) -> ObjectStatSum {
     ObjectStatSum {
         num_bytes: s.bytes.max(0),
         num_objects: objects,
+        num_object_clones: report.snap_counts.clones.max(0),
+        num_whiteouts: report.snap_counts.whiteouts.max(0),
         num_object_copies: objects * copies.max(1) as i64,
         num_objects_missing_on_primary: status.missing_on_primary,
         num_objects_degraded: status.degraded,
@@ -249,7 +251,7 @@ pub(super) mod tests {
     use crate::shard::Interval;
     use machine::CoreId;
     use std::sync::Arc;
-    use wire::types::{PgId, RecoveredCounts};
+    use wire::types::{PgId, RecoveredCounts, SnapCounts};
 
     fn at(sec: u32) -> UTime {
         UTime { sec, nsec: 0 }
@@ -284,6 +286,7 @@ pub(super) mod tests {
             scrub: Default::default(),
             stats: PgStats { objects: 10, bytes: 1000, ..PgStats::default() },
             recovered: RecoveredCounts { objects: 6, bytes: 600, keys: 2 },
+            snap_counts: SnapCounts::default(),
         }
     }
 
@@ -348,12 +351,14 @@ pub(super) mod tests {
         (report.status.degraded, report.status.misplaced, report.status.unfound) = (7, 3, 1);
         (report.status.missing_on_primary, report.status.blocked_by) = (2, vec![4]);
         report.status.complete = vec![1];
+        report.snap_counts = SnapCounts { clones: 4, whiteouts: 2 };
         let mut stamps = Stamps::new(at(1));
         stamps.advance(at(9), report.status.state);
         let reported = Reported { seq: 3, epoch: 8, at: at(9) };
         let stat = pg_stat(&entry, Some(&report), Some(&report.status), &stamps, reported);
         let sum = stat.stats.sum;
         assert_eq!((sum.num_objects, sum.num_object_copies), (10, 30));
+        assert_eq!((sum.num_object_clones, sum.num_whiteouts), (4, 2));
         assert_eq!((sum.num_objects_degraded, sum.num_objects_misplaced), (7, 3));
         assert_eq!((sum.num_objects_recovered, sum.num_bytes_recovered, sum.num_keys_recovered), (6, 600, 2));
         assert_eq!((sum.num_objects_unfound, sum.num_objects_missing_on_primary), (1, 2));

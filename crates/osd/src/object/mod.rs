@@ -1,5 +1,6 @@
 //! Objects as a PG sees them: what is known of each, who watches it, and whose turn it is.
 
+pub mod hostile;
 pub mod snapshots;
 mod table;
 mod watch;

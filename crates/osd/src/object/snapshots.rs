@@ -6,6 +6,7 @@
 //! one, is stored with the head. A head that is deleted while it has clones stays as a whiteout. Pure functions; the rules are those
 //! of Ceph's `PrimaryLogPG` (`make_writeable`, `find_object_context`, `_do_rollback_to`, `trim_object`).
 
+use crate::planted::{self, PlantedBug};
 use store::{Change, ObjectId};
 use wire::types::{IntervalSet, SnapId, SnapSet};
 
@@ -116,14 +117,16 @@ fn modified_by(head: HeadBefore<'_>, changes: &[Change], id: &ObjectId) -> Inter
         match change {
             Change::Write { object, offset, data } if object == id => {
                 out.insert(*offset, data.len() as u64);
-                size = size.max(offset + data.len() as u64);
+                size = size.max(offset.saturating_add(data.len() as u64));
             }
             Change::Zero { object, offset, len } if object == id => {
                 out.insert(*offset, *len);
                 size = size.max(offset.saturating_add(*len));
             }
             Change::Truncate { object, size: to } if object == id => {
-                out.insert(*to, size.saturating_sub(*to));
+                if !planted::has(PlantedBug::TruncateKeepsOverlap) {
+                    out.insert(*to, size.saturating_sub(*to));
+                }
                 size = *to;
             }
             Change::Remove { object } if object == id => {
@@ -151,11 +154,11 @@ fn shared_with_head(set: &SnapSet, clone: SnapId) -> IntervalSet {
     overlaps.fold(first, |shared, overlap| shared.intersection(overlap))
 }
 
-/// Bytes of a clone that it does not share with the next newer one.
-fn own_bytes(set: &SnapSet, clone: SnapId) -> u64 {
+/// Bytes of a clone that it does not share with the next newer one. A damaged set may have any size.
+fn own_bytes(set: &SnapSet, clone: SnapId) -> i64 {
     let size = set.clone_size.get(&clone).copied().unwrap_or(0);
     let shared = set.clone_overlap.get(&clone).map_or(0, IntervalSet::total);
-    size.saturating_sub(shared)
+    i64::try_from(size.saturating_sub(shared)).unwrap_or(i64::MAX)
 }
 
 /// The result of taking removed snapshots out of a set.
@@ -175,13 +178,16 @@ pub fn trim(set: &SnapSet, removed: &IntervalSet, max: usize) -> Option<Trimmed>
     let mut is_changed = false;
     for clone in &set.clones {
         let snaps = set.clone_snaps.get(clone).map_or(&[][..], Vec::as_slice);
-        let is_empty = snaps.iter().all(is_removed);
+        let is_empty = match planted::has(PlantedBug::TrimTakesNeededClone) {
+            true => snaps.iter().any(is_removed),
+            false => snaps.iter().all(is_removed),
+        };
         if !is_empty && !snaps.iter().any(is_removed) || is_empty && out.clones.len() == max {
             continue;
         }
         is_changed = true;
         if is_empty {
-            out.bytes -= remove_clone(&mut out.set, *clone);
+            out.bytes = out.bytes.saturating_sub(remove_clone(&mut out.set, *clone));
             out.clones.push(*clone);
         } else if let Some(snaps) = out.set.clone_snaps.get_mut(clone) {
             snaps.retain(|snap| !is_removed(snap));
@@ -192,15 +198,15 @@ pub fn trim(set: &SnapSet, removed: &IntervalSet, max: usize) -> Option<Trimmed>
 
 /// Removes a clone from the set. Returns the bytes that become free: those that no other object shares.
 fn remove_clone(set: &mut SnapSet, clone: SnapId) -> i64 {
-    let mut freed = own_bytes(set, clone) as i64;
+    let mut freed = own_bytes(set, clone);
     let overlap = set.clone_overlap.remove(&clone).unwrap_or_default();
     let older = set.clones.iter().rev().find(|other| **other < clone).copied();
     if let Some(older) = older {
-        freed += own_bytes(set, older) as i64;
+        freed = freed.saturating_add(own_bytes(set, older));
         if let Some(shared) = set.clone_overlap.get_mut(&older) {
             *shared = shared.intersection(&overlap);
         }
-        freed -= own_bytes(set, older) as i64;
+        freed = freed.saturating_sub(own_bytes(set, older));
     }
     set.clones.retain(|other| *other != clone);
     set.clone_size.remove(&clone);

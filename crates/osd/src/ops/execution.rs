@@ -24,6 +24,9 @@ pub struct StatDelta {
     pub write_kib: i64,
     /// Objects with an omap.
     pub omap_objects: i64,
+    pub clones: i64,
+    /// Deleted heads that stay for their clones.
+    pub whiteouts: i64,
 }
 
 /// Result, replies and changes of a list.

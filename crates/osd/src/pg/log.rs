@@ -14,7 +14,7 @@ use codec::{Decode, Encode};
 use std::collections::VecDeque;
 use std::time::Duration;
 use thiserror::Error;
-use wire::types::{EntityKind, EntityName, Eversion, HObject, OsdId, ReqId, UTime};
+use wire::types::{EntityKind, EntityName, Eversion, HObject, OsdId, ReqId, SnapId, UTime};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
@@ -43,6 +43,8 @@ pub struct LogEntry {
     pub result: i32,
     /// Each operation's result and output, where the client wanted them.
     pub returns: Vec<(i32, Bytes)>,
+    /// Of a clone: the snapshots that it stands for, descending.
+    pub snaps: Box<[SnapId]>,
 }
 
 impl LogEntry {
@@ -72,6 +74,7 @@ impl LogEntry {
             mtime: UTime::ZERO,
             result: 0,
             returns: Vec::new(),
+            snaps: Box::default(),
         }
     }
 }
@@ -444,6 +447,7 @@ mod tests {
             mtime: UTime::ZERO,
             result: 0,
             returns: Vec::new(),
+            snaps: Box::default(),
         }
     }
 

@@ -6,11 +6,11 @@
 //!
 //! ```text
 //! u8 1: an entry        | u8 kind | u8 flags | prior version | user version, signed from the version | request
-//!                       | u32 seconds, u32 nanoseconds | signed result | object | returns
+//!                       | u32 seconds, u32 nanoseconds | signed result | object | returns | with flag 8: snapshots
 //! u8 2: a bare duplicate|                      user version, signed from the version | request | signed result | returns
 //! version: signed epochs from the record's; number     request: u8 kind, signed number, number, signed incarnation
 //! object:  signed pool, u32 hash, name, and as the flags say: locator 1, namespace 2, u64 snapshot 4
-//! returns: count; of each: signed result, output
+//! returns: count; of each: signed result, output          snapshots: count; each
 //! ```
 //! Numbers are varints, except those with a size. A name or output is a varint length and its bytes.
 
@@ -28,6 +28,8 @@ const DUPLICATE: u8 = 2;
 const HAS_KEY: u8 = 1;
 const HAS_NAMESPACE: u8 = 2;
 const HAS_SNAPSHOT: u8 = 4;
+/// Of clones, which programs before the flag did not make.
+const HAS_SNAPS: u8 = 8;
 
 /// Records of one page of a reading.
 const PAGE: usize = 512;
@@ -132,13 +134,14 @@ impl BodyReader {
 }
 
 fn entry_record(entry: &LogEntry) -> LogRecord {
-    let LogEntry { kind, object, version, prior_version, user_version, reqid, mtime, result, returns } =
+    let LogEntry { kind, object, version, prior_version, user_version, reqid, mtime, result, returns, snaps } =
         entry;
     let mut out = Vec::with_capacity(64 + object.name.len() + object.key.len() + object.namespace.len());
     let flags = [
         (!object.key.is_empty(), HAS_KEY),
         (!object.namespace.is_empty(), HAS_NAMESPACE),
         (object.snap != SnapId::HEAD, HAS_SNAPSHOT),
+        (!snaps.is_empty(), HAS_SNAPS),
     ];
     let flags = flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag);
     out.extend_from_slice(&[ENTRY, code_of(*kind), flags]);
@@ -161,6 +164,10 @@ fn entry_record(entry: &LogEntry) -> LogRecord {
         out.extend_from_slice(&object.snap.0.to_le_bytes());
     }
     put_returns(&mut out, returns);
+    if !snaps.is_empty() {
+        varint::put(&mut out, snaps.len() as u64);
+        snaps.iter().for_each(|snap| varint::put(&mut out, snap.0));
+    }
     (*version, out.into())
 }
 
@@ -212,7 +219,7 @@ fn take_entry(r: &mut Reader<'_>, version: Eversion) -> Result<LogEntry, DecodeE
     let code = r.u8()?;
     let kind = kind_of(code).ok_or_else(|| r.invalid("kind of log entry", code))?;
     let flags = r.u8()?;
-    if flags & !(HAS_KEY | HAS_NAMESPACE | HAS_SNAPSHOT) != 0 {
+    if flags & !(HAS_KEY | HAS_NAMESPACE | HAS_SNAPSHOT | HAS_SNAPS) != 0 {
         return Err(r.invalid("flags of log entry", flags));
     }
     let behind = varint::take_signed(r)?;
@@ -232,7 +239,8 @@ fn take_entry(r: &mut Reader<'_>, version: Eversion) -> Result<LogEntry, DecodeE
     let snap = if flags & HAS_SNAPSHOT != 0 { SnapId(r.u64()?) } else { SnapId::HEAD };
     let object = HObject { pool, hash, snap, namespace, key, name, max: false };
     let returns = take_returns(r)?;
-    Ok(LogEntry { kind, object, version, prior_version, user_version, reqid, mtime, result, returns })
+    let snaps = if flags & HAS_SNAPS != 0 { take_snaps(r)? } else { Box::default() };
+    Ok(LogEntry { kind, object, version, prior_version, user_version, reqid, mtime, result, returns, snaps })
 }
 
 fn take_request(r: &mut Reader<'_>, version: Eversion) -> Result<(u64, ReqId), DecodeError> {
@@ -255,6 +263,15 @@ fn take_returns(r: &mut Reader<'_>) -> Result<Vec<(i32, Bytes)>, DecodeError> {
     }
     let one = |_| Ok((take_result(r)?, Bytes::copy_from_slice(varint::take_bytes(r, "output")?)));
     (0..count).map(one).collect()
+}
+
+fn take_snaps(r: &mut Reader<'_>) -> Result<Box<[SnapId]>, DecodeError> {
+    let count = varint::take(r)?;
+    // Each takes a byte at least.
+    if count > r.remaining() as u64 {
+        return Err(r.invalid("snapshots", count));
+    }
+    (0..count).map(|_| varint::take(r).map(SnapId)).collect()
 }
 
 fn code_of(kind: EntryKind) -> u8 {
@@ -298,6 +315,7 @@ mod tests {
             mtime: UTime { sec: 5, nsec: 6 },
             result: 0,
             returns: Vec::new(),
+            snaps: Box::default(),
         }
     }
 
@@ -323,7 +341,7 @@ mod tests {
             name: "".into(),
             max: false,
         };
-        for kind in [1, 2, 3, 4, 5].map(|code| kind_of(code).unwrap()) {
+        for kind in [1, 2, 3, 4, 5, 6].map(|code| kind_of(code).unwrap()) {
             let all = LogEntry {
                 kind,
                 object: object.clone(),
@@ -337,6 +355,7 @@ mod tests {
                 mtime: UTime { sec: u32::MAX, nsec: 7 },
                 result: -110,
                 returns: vec![(i32::MAX, Bytes::from_static(b"out")), (-2, Bytes::new())],
+                snaps: Box::new([SnapId(u64::MAX), SnapId(3)]),
                 ..entry(5)
             };
             assert_eq!(read_back(&entry_record(&all)), Record::Entry(all.clone()));

@@ -50,6 +50,7 @@ pub fn merge(
     }
     for entry in &entries {
         match entry.kind {
+            EntryKind::Clone if planted::has(PlantedBug::MergedCloneNotMissing) => {}
             EntryKind::Modify | EntryKind::Clone | EntryKind::LostRevert => {
                 states.insert(entry.object.clone(), Some(entry.version));
             }
@@ -111,6 +112,7 @@ mod tests {
             mtime: UTime::ZERO,
             result: 0,
             returns: Vec::new(),
+            snaps: Box::default(),
         }
     }
 

@@ -32,7 +32,7 @@ use store::{Answer, Change, LogRecord, ObjectId, Query};
 use thiserror::Error;
 use wire::types::{
     CleanRegions, Epoch, Eversion, HObject, InconsistentObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup,
-    PgLogEntry, RecoveredCounts, ScrubStamps, ShardSet, StoreLife,
+    PgLogEntry, RecoveredCounts, ScrubStamps, ShardSet, SnapCounts, SnapId, StoreLife,
 };
 
 /// What proves whose history this is. A PG without it was never created here.
@@ -70,7 +70,7 @@ pub struct MergeHistory {
 /// whose bodies a start does not read. Version 6 came with logs as records of the collection, which older programs would not
 /// find.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 6, compat = 6)]
+#[envelope(version = 7, compat = 6)]
 pub struct PgProgress {
     pub last_update: Eversion,
     pub last_user_version: u64,
@@ -87,6 +87,8 @@ pub struct PgProgress {
     /// Entries and duplicates of the log.
     #[since(5)]
     pub log: LogCounts,
+    #[since(7)]
+    pub snap_counts: SnapCounts,
 }
 
 /// The first version of [`PgProgress`] with the log as records of the collection.
@@ -114,6 +116,7 @@ impl Default for PgProgress {
             last_backfill: Complete::default(),
             recovered: RecoveredCounts::default(),
             log: LogCounts::default(),
+            snap_counts: SnapCounts::default(),
         }
     }
 }
@@ -508,7 +511,10 @@ pub fn entry_to_wire(e: &LogEntry) -> PgLogEntry {
         reverting_to: Eversion::ZERO,
         reqid: e.reqid,
         mtime: e.mtime,
-        snaps: Bytes::new(),
+        snaps: match e.snaps.is_empty() {
+            true => Bytes::new(),
+            false => Vec::from(&*e.snaps).to_vec(Features::NONE).into(),
+        },
         user_version: e.user_version,
         mod_desc: ModDesc::UNROLLBACKABLE,
         extra_reqids: Vec::new(),
@@ -542,6 +548,8 @@ pub fn entry_from_wire(e: PgLogEntry) -> LogEntry {
         mtime: e.mtime,
         result: e.result,
         returns: from_returns(e.op_returns),
+        // For people who read a log: an entry with others than snapshots is as good.
+        snaps: codec::decode_exact::<Vec<SnapId>>(&e.snaps).unwrap_or_default().into(),
     }
 }
 
@@ -585,6 +593,7 @@ mod tests {
             mtime: UTime { sec: 5, nsec: 6 },
             result: 3,
             returns: vec![(3, Bytes::from_static(b"out"))],
+            snaps: Box::new([SnapId(7), SnapId(4)]),
         }
     }
 
@@ -618,6 +627,7 @@ mod tests {
             last_backfill: Complete(HObject { hash: 7, ..HObject::min() }),
             recovered: RecoveredCounts { objects: 2, bytes: 20, keys: 1 },
             log: LogCounts { entries: 2, duplicates: 0 },
+            snap_counts: SnapCounts { clones: 3, whiteouts: 1 },
         };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &[], &entry(2), &progress, None, &mut changes);

@@ -216,6 +216,7 @@ impl Pg {
             counts: self.progress.stats,
             imported: self.history.imported,
             recovered: self.progress.recovered,
+            snap_counts: self.progress.snap_counts,
         }
     }
 

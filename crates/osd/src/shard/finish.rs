@@ -261,24 +261,21 @@ impl Shard {
             if let (Some(clone), Some(info)) = (after.new_clone, live) {
                 let made = make_clone(&object.id, info, clone, version, &mut changes);
                 stats.objects += 1;
+                stats.clones += 1;
                 stats.omap_objects += i64::from(info.flags.contains(ObjectFlags::OMAP));
-                let entry = |object| {
-                    LogEntry::of_osd(
-                        osd,
-                        EntryKind::Clone,
-                        object,
-                        version,
-                        Eversion::ZERO,
-                        info.user_version,
-                    )
-                };
-                earlier.push(entry(made));
+                let (kind, zero) = (EntryKind::Clone, Eversion::ZERO);
+                let snaps = after.set.clone_snaps.get(&clone).map(|snaps| Box::from(&snaps[..]));
+                earlier.push(LogEntry {
+                    snaps: snaps.unwrap_or_default(),
+                    ..LogEntry::of_osd(osd, kind, made, version, zero, info.user_version)
+                });
                 version.version += 1;
             }
             stats.bytes += after.unshared as i64;
             is_whiteout = new_state == NewState::Absent && !after.set.clones.is_empty();
             // A whiteout counts as an object.
             let (was, is) = (live.is_none() && object.state.info().is_some(), is_whiteout);
+            stats.whiteouts += i64::from(is) - i64::from(was);
             stats.objects += i64::from(is) - i64::from(was);
         }
         let before = object.state.info();
@@ -340,6 +337,7 @@ impl Shard {
             mtime,
             result: if op.access.returns { result } else { 0 },
             returns: if op.access.returns { returns(&results, output_max) } else { Vec::new() },
+            snaps: Box::default(),
         };
         if user_modified {
             pg.progress.last_user_version = user_version;
@@ -378,6 +376,7 @@ impl Shard {
             mtime: UTime::ZERO,
             result,
             returns: if op.access.returns || result < 0 { returns(&results, output_max) } else { Vec::new() },
+            snaps: Box::default(),
         };
         let mut reply = op.message.reply(result, epoch, DURABLE);
         reply.ops = results;
@@ -578,4 +577,7 @@ fn count(pg: &mut Pg, delta: StatDelta) {
     s.writes += delta.writes;
     s.write_kib += delta.write_kib;
     s.omap_objects += delta.omap_objects;
+    let snaps = &mut pg.progress.snap_counts;
+    snaps.clones += delta.clones;
+    snaps.whiteouts += delta.whiteouts;
 }

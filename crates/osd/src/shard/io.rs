@@ -15,7 +15,8 @@ use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
 use wire::messages::{MOSDBackoff, MOSDOp, MOSDPeer, Message};
 use wire::types::{
-    Epoch, Eversion, HObject, OsdId, PastIntervals, PgId, PgState, RecoveredCounts, ScrubStamps, SpgId, UTime,
+    Epoch, Eversion, HObject, OsdId, PastIntervals, PgId, PgState, RecoveredCounts, ScrubStamps, SnapCounts,
+    SpgId, UTime,
 };
 
 #[derive(Debug)]
@@ -389,6 +390,7 @@ pub struct PgReport {
     pub scrub: ScrubStamps,
     pub stats: crate::pg::meta::PgStats,
     pub recovered: RecoveredCounts,
+    pub snap_counts: SnapCounts,
 }
 
 /// A run of epochs in which a PG's up and acting sets do not change.

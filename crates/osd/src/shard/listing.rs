@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
 use wire::messages::{MOSDOp, OsdOpResults};
 use wire::types::{
-    HObject, LegacyListPage, ListPage, ListedObject, Name, OpCode, OsdFlags, OsdOp, OsdOpResult,
-    ReplyVersions, SnapId,
+    HObject, InconsistentObject, LegacyListPage, ListPage, ListedObject, Name, OpCode, OsdFlags, OsdOp,
+    OsdOpResult, ReplyVersions, SnapId,
 };
 
 /// A request that lists. Its operations are carried out one after another.
@@ -181,7 +181,7 @@ impl Shard {
     }
 }
 
-/// `scrub_ls_arg_t` to `scrub_ls_result_t`: the inconsistent objects by namespace, name and snapshot.
+/// `scrub_ls_arg_t` to `scrub_ls_result_t`: the inconsistent objects, or snapshot sets, by namespace, name and snapshot.
 fn list_inconsistent(pg: &Pg, input: &[u8]) -> Result<Bytes, Errno> {
     let mut r = Reader::new(input);
     let (interval, wants_snap_sets, start, max) = r.envelope("scrub_ls_arg_t", 1, |r, _| {
@@ -200,10 +200,12 @@ fn list_inconsistent(pg: &Pg, input: &[u8]) -> Result<Bytes, Errno> {
         return Err(Errno::NOENT);
     }
     let place = |o: &HObject| (o.namespace.clone(), o.name.clone(), o.snap);
-    let mut records: Vec<_> = match wants_snap_sets {
-        true => Vec::new(),
-        false => pg.scrub.objects.iter().map(|(object, record)| (place(object), record)).collect(),
+    let has_what_is_asked = |record: &InconsistentObject| match wants_snap_sets {
+        true => record.snap_set.is_some(),
+        false => !record.copies.is_empty(),
     };
+    let records = pg.scrub.objects.iter().filter(|(_, record)| has_what_is_asked(record));
+    let mut records: Vec<_> = records.map(|(object, record)| (place(object), record)).collect();
     records.retain(|(place, _)| start.1.is_empty() || *place > start);
     records.sort_by(|a, b| a.0.cmp(&b.0));
     records.truncate(usize::try_from(max).unwrap_or(usize::MAX));
@@ -212,7 +214,10 @@ fn list_inconsistent(pg: &Pg, input: &[u8]) -> Result<Bytes, Errno> {
         w.u32(since);
         w.count(records.len());
         for (_, record) in records {
-            w.blob(&record.to_stock());
+            match wants_snap_sets {
+                true => w.blob(&record.snap_set_to_stock().unwrap_or_default()),
+                false => w.blob(&record.to_stock()),
+            }
         }
     });
     Ok(w.into_bytes())

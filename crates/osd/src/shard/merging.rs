@@ -310,6 +310,7 @@ fn join(
         ours.last_epoch_started = ours.last_epoch_started.max(theirs.last_epoch_started);
         ours.last_epoch_clean = ours.last_epoch_clean.min(theirs.last_epoch_clean);
         pg.progress.stats = pg.progress.stats.plus(&source.progress.stats);
+        pg.progress.snap_counts = pg.progress.snap_counts.plus(&source.progress.snap_counts);
         pg.progress.recovered.add(source.progress.recovered);
         let user_version = source.progress.last_user_version;
         pg.progress.last_user_version = pg.progress.last_user_version.max(user_version);
@@ -392,6 +393,7 @@ mod tests {
                 mtime: UTime::ZERO,
                 result: 0,
                 returns: vec![(0, Bytes::new())],
+                snaps: Box::default(),
             });
         }
         log

@@ -360,6 +360,9 @@ impl Shard {
             let share = parent.progress.stats.share(shares);
             child.progress.stats = share;
             parent.progress.stats = parent.progress.stats.without(&share);
+            let share = parent.progress.snap_counts.share(shares);
+            child.progress.snap_counts = share;
+            parent.progress.snap_counts = parent.progress.snap_counts.without(&share);
             let mut changes = vec![
                 Change::CreateCollection { split_bits: bits },
                 Change::Touch { object: child.meta.clone() },
@@ -515,10 +518,16 @@ impl Shard {
             log_tail: pg.log.tail(),
             log_len: pg.log.counts().entries as usize,
             duplicates_len: pg.log.counts().duplicates as usize,
-            damaged: pg.damaged.iter().filter(|object| !pg.scrub.objects.contains_key(*object)).count(),
+            damaged: {
+                let is_listed = |object: &HObject| {
+                    pg.scrub.objects.get(object).is_some_and(|record| !record.copies.is_empty())
+                };
+                pg.damaged.iter().filter(|object| !is_listed(object)).count()
+            },
             scrub: pg.scrub.stamps,
             stats: pg.progress.stats,
             recovered: pg.progress.recovered,
+            snap_counts: pg.progress.snap_counts,
             status: self.status_of(pg),
         });
         let pgs = pgs.collect();

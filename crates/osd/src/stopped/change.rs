@@ -7,7 +7,7 @@ use crate::control::intervals::Record;
 use crate::pg::log_records;
 use crate::pg::meta::{self, Complete, PgHistory, PgProgress};
 use store::{Change, Collection, ObjectId, Transaction};
-use wire::types::{Epoch, Eversion, HObject, SpgId, StoreLife};
+use wire::types::{Epoch, Eversion, HObject, SnapCounts, SpgId, StoreLife};
 
 /// Distance of a completed copy's version from its last one. A PG with 10,000 writes a second takes three years to come so far.
 const VERSION_JUMP: u64 = 1 << 40;
@@ -26,6 +26,8 @@ pub struct Completion {
 pub struct Held {
     pub objects: i64,
     pub bytes: i64,
+    pub clones: i64,
+    pub whiteouts: i64,
 }
 
 /// Makes the copy the PG's authority: complete, of an interval newer than every one that the OSD has seen. Peering then
@@ -65,8 +67,9 @@ pub fn complete(
         progress.log = log.counts();
         progress.last_backfill = Complete::default();
     }
-    if let Some(Held { objects, bytes }) = held.filter(|_| was_partial) {
+    if let Some(Held { objects, bytes, clones, whiteouts }) = held.filter(|_| was_partial) {
         (progress.stats.objects, progress.stats.bytes) = (objects, bytes);
+        progress.snap_counts = SnapCounts { clones, whiteouts };
     }
     history.activated = history.activated.max(started);
     history.last_epoch_started = history.last_epoch_started.max(started);

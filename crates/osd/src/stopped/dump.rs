@@ -35,6 +35,8 @@ pub fn info(daemon: &Daemon, copy: &PgCopy) -> Json {
     (sum.num_rd, sum.num_rd_kb, sum.num_wr, sum.num_wr_kb) =
         (counts.reads, counts.read_kib, counts.writes, counts.write_kib);
     sum.num_objects_omap = counts.omap_objects;
+    (sum.num_object_clones, sum.num_whiteouts) =
+        (progress.snap_counts.clones, progress.snap_counts.whiteouts);
     sum.num_objects_missing = stored.missing.len() as i64;
     let info = PgInfo {
         pg,

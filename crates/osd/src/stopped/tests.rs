@@ -161,6 +161,7 @@ fn entry(version: u64) -> LogEntry {
         mtime: UTime::ZERO,
         result: 0,
         returns: Vec::new(),
+        snaps: Box::default(),
     }
 }
 
@@ -348,7 +349,8 @@ fn complete_copy_keeps_its_log_when_completed() {
     let daemon = target(&[map(40, &[1])]);
     let omap = imported_omap();
     let (completion, transaction) =
-        complete(copy(&omap), &daemon, 3000, Some(Held { objects: 2, bytes: 9 })).unwrap();
+        complete(copy(&omap), &daemon, 3000, Some(Held { objects: 2, bytes: 9, clones: 1, whiteouts: 1 }))
+            .unwrap();
     assert_eq!(completion, Completion { started: 40, was_partial: false });
     let mut there = omap;
     there.apply(transaction.changes);
@@ -365,14 +367,16 @@ fn partial_copy_gets_an_empty_log_that_no_other_copy_reaches() {
     let daemon = target(&[map(40, &[1])]);
     let omap = copy_omap(PgProgress { last_backfill: Complete(HObject::min()), ..PgProgress::default() });
     let (completion, transaction) =
-        complete(copy(&omap), &daemon, 3000, Some(Held { objects: 2, bytes: 9 })).unwrap();
+        complete(copy(&omap), &daemon, 3000, Some(Held { objects: 2, bytes: 9, clones: 1, whiteouts: 1 }))
+            .unwrap();
     assert!(completion.was_partial);
     let mut there = omap;
     there.apply(transaction.changes);
     let stored = copy(&there).stored;
     let end = Eversion { epoch: 40, version: 3 + (1 << 40) };
     assert!(stored.progress.is_complete());
-    assert_eq!((stored.progress.stats.objects, stored.progress.stats.bytes), (2, 9));
+    let (stats, snaps) = (stored.progress.stats, stored.progress.snap_counts);
+    assert_eq!((stats.objects, stats.bytes, snaps.clones, snaps.whiteouts), (2, 9, 1, 1));
     assert_eq!((stored.log.tail(), stored.log.head(), stored.progress.last_update), (end, end, end));
     assert_eq!(
         (stored.log.entries().len(), stored.log.duplicates().len()),

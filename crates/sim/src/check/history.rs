@@ -40,6 +40,7 @@ pub struct History {
     /// The global ids of dead clients.
     dead: BTreeSet<i64>,
     looks: u64,
+    snap_answers: u64,
     violations: Vec<Violation>,
 }
 
@@ -85,6 +86,8 @@ pub struct Summary {
     pub listings: u64,
     /// Checks of the list of watchers at the end of the run.
     pub looks: u64,
+    /// Answers about objects with snapshots.
+    pub snap_answers: u64,
     /// The maximum number of possible pasts of one object.
     pub pasts_max: u64,
 }
@@ -108,6 +111,7 @@ impl History {
             failed: 0,
             dead: BTreeSet::new(),
             looks: 0,
+            snap_answers: 0,
             violations: Vec::new(),
         }
     }
@@ -264,6 +268,11 @@ impl History {
         self.looks += 1;
     }
 
+    /// Counts an answer about an object with snapshots.
+    pub fn snap_answered(&mut self) {
+        self.snap_answers += 1;
+    }
+
     /// Ends the run: decides all operations that still waited for outcomes.
     pub fn finish(&mut self) {
         let names: Vec<String> = self.objects.keys().cloned().collect();
@@ -311,6 +320,7 @@ impl History {
             open: self.open.len() as u64,
             listings: self.listed,
             looks: self.looks,
+            snap_answers: self.snap_answers,
             pasts_max: self.objects.values().map(Checker::largest).max().unwrap_or(1) as u64,
         }
     }

@@ -3,6 +3,7 @@
 //! - [`object`]: an object as a value, and the effect of each operation on it. Its bytes are in [`data`].
 //! - [`linear`]: linearizability of one object's operations.
 //! - [`history`]: all operations of a run, and the promises beyond one object's value.
+//! - [`snapshots`]: an object with snapshots as a value, for objects that one client alone uses.
 //! - [`copies`]: invariants of all copies of a PG, which no client sees.
 //! - [`settled`]: the state of the cluster some time after the last fault.
 
@@ -15,6 +16,7 @@ mod linear;
 pub mod monitors;
 pub mod object;
 pub mod settled;
+pub mod snapshots;
 #[cfg(test)]
 mod tests;
 mod violation;

@@ -38,6 +38,8 @@ pub enum Promise {
     StaysUp,
     /// In the quiet time the copies of a PG are equal.
     ReplicasEqual,
+    /// Each snapshot keeps the contents of its objects, as long as it exists.
+    SnapshotsKept,
     /// A scrub finds errors only after damage, and blames only damaged OSDs.
     ScrubsBlameDamage,
     /// A request from before the PG's current interval is not executed.

@@ -13,6 +13,7 @@ mod osd;
 mod osd_mail;
 mod osd_sight;
 mod osd_store;
+mod snapper;
 mod workload;
 
 pub use admin::AdminNode;
@@ -24,6 +25,7 @@ pub use monitors::{Checks, Monitors};
 pub use operator::{OpenCommand, OperatorNode};
 pub use osd::{Bounds, OsdConfig, OsdNode};
 pub use osd_store::Medium;
+pub use snapper::SnapperNode;
 pub use workload::Workload;
 
 use crate::WallClock;

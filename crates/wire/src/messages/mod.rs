@@ -35,6 +35,7 @@ mod ping;
 mod plain;
 mod pool_op;
 mod registry;
+mod remove_snaps;
 mod statfs;
 mod watch_notify;
 
@@ -70,6 +71,7 @@ pub use pg_create::{MOSDPGCreate2, MOSDPGCreated};
 pub use ping::MPing;
 pub use pool_op::{MPoolOp, MPoolOpReply};
 pub use registry::{ALL, Body, Senders, UnknownMessage, name_of, senders_of};
+pub use remove_snaps::MRemoveSnaps;
 pub use statfs::{MGetPoolStats, MGetPoolStatsReply, MStatfs, MStatfsReply};
 pub use watch_notify::MWatchNotify;
 

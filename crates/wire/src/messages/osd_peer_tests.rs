@@ -41,6 +41,10 @@ fn counts() -> PgCounts {
     PgCounts { objects: 1, bytes: 2, reads: 3, read_kib: 4, writes: 5, write_kib: 6, omap_objects: 7 }
 }
 
+fn snap_counts() -> SnapCounts {
+    SnapCounts { clones: 8, whiteouts: 9 }
+}
+
 fn info() -> PgCopyInfo {
     PgCopyInfo {
         created: 1,
@@ -56,6 +60,7 @@ fn info() -> PgCopyInfo {
         counts: counts(),
         imported: StoreLife { osd: 3, first: 1, last: 9 },
         recovered: RecoveredCounts { objects: 8, bytes: 9, keys: 10 },
+        snap_counts: snap_counts(),
     }
 }
 
@@ -113,6 +118,7 @@ fn bodies() -> Vec<PeerBody> {
             changes: changes.clone(),
             earlier: vec![entry()],
             earlier_follow: V,
+            snap_counts: snap_counts(),
         }),
         PeerBody::Ack { durable_to: V },
         PeerBody::Pull(ObjectPull { object: object("a"), need: V, is_urgent: true }),
@@ -120,7 +126,11 @@ fn bodies() -> Vec<PeerBody> {
         PeerBody::Pushed(PushAck { object: object("a"), version: V, step: 1, result: -28, window_kib: 64 }),
         PeerBody::Scan(ScanRequest { begin: begin.clone(), end: end.clone() }),
         PeerBody::Scanned(ScanAnswer { begin, end: end.clone(), objects: missing(), has_failed: true }),
-        PeerBody::Progress(BackfillProgress { through: end.clone(), counts: counts() }),
+        PeerBody::Progress(BackfillProgress {
+            through: end.clone(),
+            counts: counts(),
+            snap_counts: snap_counts(),
+        }),
         PeerBody::Progressed { through: end },
         PeerBody::Clean { epoch: 7 },
         PeerBody::Remove,
@@ -164,6 +174,7 @@ fn survey() -> ObjectSurvey {
         omap_digest: Some(7),
         omap_keys: 2,
         omap_bytes: 20,
+        snap_set: Some(Bytes::from_static(b"snaps")),
     }
 }
 
@@ -237,6 +248,31 @@ fn pull_of_version_1_is_not_urgent() {
     let (header, payload) = payload_of(statement(PeerBody::Pull(pull.clone())));
     let expected = statement(PeerBody::Pull(ObjectPull { is_urgent: false, ..pull }));
     assert_eq!(MOSDPeer::decode(&header, &as_version_1(&payload, 1)), Ok(expected));
+}
+
+/// The bytes of a struct as version 1 had them, without the last fields.
+fn struct_of_version_1(of: &impl codec::Encode, last_fields_len: usize) -> Vec<u8> {
+    let mut bytes = of.to_vec(codec::Features::NONE);
+    assert_eq!(bytes[..2], [2, 1]);
+    bytes.truncate(bytes.len() - last_fields_len);
+    let len = (bytes.len() - 6) as u32;
+    bytes[0] = 1;
+    bytes[2..6].copy_from_slice(&len.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn survey_of_version_1_tells_no_snapshot_set() {
+    let old = struct_of_version_1(&survey(), 1 + 4 + 5);
+    assert_eq!(codec::decode_exact(&old), Ok(ObjectSurvey { snap_set: None, ..survey() }));
+}
+
+#[test]
+fn progress_of_version_1_has_no_clones() {
+    let now = BackfillProgress { through: HObject::max(), counts: counts(), snap_counts: snap_counts() };
+    let old = struct_of_version_1(&now, 2 * 8);
+    let expected = BackfillProgress { snap_counts: SnapCounts::default(), ..now };
+    assert_eq!(codec::decode_exact(&old), Ok(expected));
 }
 
 /// An OSD of an earlier version reads the fields that it knows and skips the rest of the envelope.

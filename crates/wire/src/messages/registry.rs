@@ -214,6 +214,7 @@ messages! {
     ping::MPing [mon <- any, mgr <- any, osd <- any],
     pool_op::MPoolOp [mon <- any],
     pool_op::MPoolOpReply,
+    remove_snaps::MRemoveSnaps [mon <- any],
     statfs::MGetPoolStats [mon <- any],
     statfs::MGetPoolStatsReply,
     statfs::MStatfs [mon <- any],

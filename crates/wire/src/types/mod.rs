@@ -68,13 +68,13 @@ pub use pg_map_digest::{PgCount, PgMapDigest, ProgressEvent};
 pub use pg_peer::{
     Activation, BackfillProgress, CopyReport, LogRun, MissingObject, ObjectPull, ObjectPush, PastInterval,
     PastIntervals, PeerBody, PeerWrite, PgCopyInfo, PgCounts, PlaceAnswer, PlaceDecision, PlaceRequest,
-    PushAck, RecoveredCounts, ScanAnswer, ScanRequest, StoreLife,
+    PushAck, RecoveredCounts, ScanAnswer, ScanRequest, SnapCounts, StoreLife,
 };
 #[cfg(feature = "erasure-trial")]
 pub use pg_peer::{ShardData, ShardRead};
 pub use pg_scrub::{
-    BadCopies, InconsistentCopy, InconsistentObject, ObjectSurvey, ScrubStamps, SurveyAnswer, SurveyRequest,
-    object_error, shard_error,
+    BadCopies, InconsistentCopy, InconsistentObject, InconsistentSnapSet, ObjectSurvey, ScrubStamps,
+    SurveyAnswer, SurveyRequest, object_error, shard_error, snap_set_error,
 };
 pub use pg_stat::{PgShard, PgStat, ScrubSchedule};
 pub use pg_state::PgState;

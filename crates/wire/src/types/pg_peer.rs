@@ -81,6 +81,29 @@ impl PgCounts {
     }
 }
 
+/// Objects of a PG that exist for snapshots. [`PgCounts`] counts them among the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct SnapCounts {
+    pub clones: i64,
+    /// Deleted heads that stay for their clones.
+    pub whiteouts: i64,
+}
+
+impl SnapCounts {
+    /// See [`PgCounts::share`].
+    pub fn share(&self, parts: i64) -> SnapCounts {
+        SnapCounts { clones: self.clones / parts, whiteouts: self.whiteouts / parts }
+    }
+
+    pub fn plus(&self, o: &SnapCounts) -> SnapCounts {
+        SnapCounts { clones: self.clones + o.clones, whiteouts: self.whiteouts + o.whiteouts }
+    }
+
+    pub fn without(&self, o: &SnapCounts) -> SnapCounts {
+        SnapCounts { clones: self.clones - o.clones, whiteouts: self.whiteouts - o.whiteouts }
+    }
+}
+
 /// A part of the life of an OSD's store: it held the PG from map `first` on, and stopped at map `last`. All zeroes: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
@@ -115,7 +138,7 @@ impl RecoveredCounts {
 
 /// The state of one copy of a PG.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 3, compat = 1)]
+#[envelope(version = 4, compat = 1)]
 pub struct PgCopyInfo {
     /// The map in which the pool, or the first ancestor of a child PG, came into being. 0: unknown.
     pub created: Epoch,
@@ -141,6 +164,8 @@ pub struct PgCopyInfo {
     pub imported: StoreLife,
     #[since(3)]
     pub recovered: RecoveredCounts,
+    #[since(4)]
+    pub snap_counts: SnapCounts,
 }
 
 /// An object that a copy lacks.
@@ -204,7 +229,7 @@ pub struct Activation {
 
 /// One change of a PG, for a member to apply.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
-#[envelope(version = 2, compat = 1)]
+#[envelope(version = 3, compat = 1)]
 pub struct PeerWrite {
     pub entry: PgLogEntry,
     /// The newest version before this one. A member whose log ends elsewhere has lost a write, which comes again. Of a write
@@ -224,6 +249,8 @@ pub struct PeerWrite {
     /// The newest version before the first of `earlier`.
     #[since(2)]
     pub earlier_follow: Eversion,
+    #[since(3)]
+    pub snap_counts: SnapCounts,
 }
 
 impl PeerWrite {
@@ -297,10 +324,12 @@ pub struct ScanAnswer {
 
 /// The target of a backfill has every object before this place.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct BackfillProgress {
     pub through: HObject,
     pub counts: PgCounts,
+    #[since(2)]
+    pub snap_counts: SnapCounts,
 }
 
 /// A primary's request for a place among the recoveries and backfills of the receiver.

@@ -3,7 +3,7 @@
 //! The statements are shoal's own. [`InconsistentObject::to_stock`] is Ceph's `inconsistent_obj_t`, which `rados
 //! list-inconsistent-obj` prints.
 
-use super::{Eversion, HObject, MissingObject, UTime};
+use super::{Eversion, HObject, MissingObject, SnapId, UTime};
 use bytes::Bytes;
 use codec::{Decode, Encode, Features, Writer};
 
@@ -34,7 +34,7 @@ pub struct SurveyAnswer {
 
 /// One copy of an object: digests, and no data.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct ObjectSurvey {
     pub object: HObject,
     /// Faults that the copy shows by itself, as [`shard_error`] numbers them.
@@ -50,6 +50,9 @@ pub struct ObjectSurvey {
     pub omap_digest: Option<u32>,
     pub omap_keys: u64,
     pub omap_bytes: u64,
+    /// The `snapset` attribute of a head. Empty: there is none. `None`: the program that made the survey does not tell.
+    #[since(2)]
+    pub snap_set: Option<Bytes>,
 }
 
 /// A primary's order to count the receiver's copies of objects as missing: a scrub found them bad, and good ones follow.
@@ -71,7 +74,8 @@ pub struct ScrubStamps {
     pub last_deep_scrub_at: UTime,
     /// Of the last scrub without errors.
     pub last_clean_at: UTime,
-    /// Errors by the last scrub of each kind. An inconsistent object has one error for each bad copy, at least one.
+    /// Errors by the last scrub of each kind. An inconsistent object has one error for each bad copy, at least one, and one for
+    /// each contradiction between its snapshot set and its clones. These are shallow errors.
     pub shallow_errors: u64,
     pub deep_errors: u64,
     /// Objects that the last scrub compared.
@@ -98,6 +102,8 @@ pub mod shard_error {
     pub const SIZE: u64 = 1 << 11;
     pub const INFO_MISSING: u64 = 1 << 14;
     pub const INFO_CORRUPTED: u64 = 1 << 15;
+    pub const SNAP_SET_MISSING: u64 = 1 << 16;
+    pub const SNAP_SET_CORRUPTED: u64 = 1 << 17;
     pub const SIZE_OF_INFO: u64 = 1 << 18;
     /// Those that only a deep scrub finds.
     pub const DEEP: u64 = READ | DATA_DIGEST | OMAP_DIGEST;
@@ -110,20 +116,54 @@ pub mod object_error {
     pub const OMAP_DIGEST: u64 = 1 << 5;
     pub const SIZE: u64 = 1 << 6;
     pub const ATTR_VALUE: u64 = 1 << 7;
+    pub const SNAP_SET: u64 = 1 << 9;
     /// Those that only a deep scrub finds.
     pub const DEEP: u64 = DATA_DIGEST | OMAP_DIGEST;
 }
 
-/// An object whose copies are not all good and equal.
+/// Contradictions between a snapshot set and the clones that are there (`librados::inconsistent_snapset_t`).
+pub mod snap_set_error {
+    pub const SNAP_SET_MISSING: u64 = 1 << 0;
+    pub const SNAP_SET_CORRUPTED: u64 = 1 << 1;
+    pub const CLONE_MISSING: u64 = 1 << 2;
+    /// The set has clones, and no sequence.
+    pub const SNAP_SET_ERROR: u64 = 1 << 3;
+    pub const HEADLESS_CLONE: u64 = 1 << 5;
+    pub const SIZE: u64 = 1 << 6;
+    pub const INFO_MISSING: u64 = 1 << 7;
+    pub const INFO_CORRUPTED: u64 = 1 << 8;
+    pub const EXTRA_CLONES: u64 = 1 << 9;
+}
+
+/// An object whose copies are not all good and equal, or that contradicts its snapshot set.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct InconsistentObject {
     pub object: HObject,
     /// As [`object_error`] numbers them.
     pub errors: u64,
     /// The user's version in the selected copy's info.
     pub version: u64,
+    /// Empty: the copies are good and equal.
     pub copies: Vec<InconsistentCopy>,
+    #[since(2)]
+    pub snap_set: Option<InconsistentSnapSet>,
+}
+
+/// A head whose clones are not those of its snapshot set, or a clone that its head does not know as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct InconsistentSnapSet {
+    /// As [`snap_set_error`] numbers them.
+    pub errors: u64,
+    /// Clones that the set does not name, descending.
+    pub extra: Vec<SnapId>,
+    /// Clones that the set names and that are not there, descending.
+    pub missing: Vec<SnapId>,
+    /// The `snapset` attribute of a head. Empty: there is none, or it cannot be read.
+    pub snap_set: Bytes,
+    /// Contradictions that this object has by itself.
+    pub count: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -153,9 +193,38 @@ impl InconsistentObject {
         self.errors & object_error::DEEP != 0 || self.union_errors() & shard_error::DEEP != 0
     }
 
-    /// Bad copies, at least one.
-    pub fn count(&self) -> u64 {
-        (self.copies.iter().filter(|copy| copy.is_bad).count() as u64).max(1)
+    /// Shallow and deep errors: bad copies, at least one if the copies differ, and contradictions of the snapshot set.
+    pub fn count(&self) -> (u64, u64) {
+        let of_set = self.snap_set.as_ref().map_or(0, |set| set.count);
+        if self.copies.is_empty() {
+            return (of_set, 0);
+        }
+        let of_copies = (self.copies.iter().filter(|copy| copy.is_bad).count() as u64).max(1);
+        if self.is_deep() { (of_set, of_copies) } else { (of_set + of_copies, 0) }
+    }
+
+    /// `object_id_t`.
+    fn put_id(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.blob(&self.object.name);
+            w.blob(&self.object.namespace);
+            w.blob(&self.object.key);
+            w.u64(self.object.snap.0);
+        });
+    }
+
+    /// `inconsistent_snapset_t` (`src/common/scrub_types.cc`), if the object contradicts its snapshot set.
+    pub fn snap_set_to_stock(&self) -> Option<Bytes> {
+        let set = self.snap_set.as_ref()?;
+        let mut w = Writer::new(Features::NONE);
+        w.envelope(2, 1, |w| {
+            w.u64(set.errors);
+            self.put_id(w);
+            w.put(&set.extra);
+            w.put(&set.missing);
+            w.blob(&set.snap_set);
+        });
+        Some(w.into_bytes())
     }
 
     /// `inconsistent_obj_t` (`src/common/scrub_types.cc`).
@@ -163,12 +232,7 @@ impl InconsistentObject {
         let mut w = Writer::new(Features::NONE);
         w.envelope(2, 2, |w| {
             w.u64(self.errors);
-            w.envelope(1, 1, |w| {
-                w.blob(&self.object.name);
-                w.blob(&self.object.namespace);
-                w.blob(&self.object.key);
-                w.u64(self.object.snap.0);
-            });
+            self.put_id(w);
             w.u64(self.version);
             w.count(self.copies.len());
             let mut copies: Vec<&InconsistentCopy> = self.copies.iter().collect();

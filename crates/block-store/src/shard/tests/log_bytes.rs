@@ -60,7 +60,7 @@ fn info(object: &ObjectId, version: u64) -> Bytes {
 
 /// As long as a PG's progress, with what changes in it.
 fn progress(version: u64) -> Bytes {
-    let mut out = vec![6, 6, 160, 0, 0, 0];
+    let mut out = vec![7, 6, 176, 0, 0, 0];
     out.extend(Eversion { epoch: 40, version }.to_vec(Features::NONE));
     out.extend(version.to_le_bytes());
     let counts = PgCounts {
@@ -80,6 +80,7 @@ fn progress(version: u64) -> Bytes {
     out.extend([0; 24]);
     out.extend((3000 + version as u32 % 100).to_le_bytes());
     out.extend(3000u32.to_le_bytes());
+    out.extend([0; 16]);
     out.into()
 }
 

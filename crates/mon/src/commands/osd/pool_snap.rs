@@ -8,6 +8,7 @@ use crate::osd_step::step_after;
 use crate::proposal::Change;
 use crate::state::State;
 use command::errno::{EINVAL, ENOENT, EOPNOTSUPP};
+use std::collections::BTreeMap;
 use wire::types::{OsdMap, OsdMapIncremental, PgPool, PoolFlags, PoolId, PoolSnap, SnapId, UTime};
 
 /// A change of a pool's snapshots.
@@ -86,6 +87,43 @@ pub(crate) fn changes(
     Ok((step.map(|step| change_of(step, state)).transpose()?.into_iter().collect(), given))
 }
 
+/// The changes of a metadata server's `MRemoveSnaps`. Its pools number snapshots for clients from then on, and give no number that
+/// it names. Pools that have snapshots of their own, or none at all, are passed over.
+pub(crate) fn remove_by_message(
+    state: &State,
+    snaps: &BTreeMap<i32, Vec<SnapId>>,
+    now: UTime,
+) -> Result<Vec<Change>, Answer> {
+    let step = remove_listed(state.osdmap(), snaps, now);
+    Ok(step.map(|step| change_of(step, state)).transpose()?.into_iter().collect())
+}
+
+/// `None`: all of them are queued already.
+fn remove_listed(map: &OsdMap, snaps: &BTreeMap<i32, Vec<SnapId>>, now: UTime) -> Option<OsdMapIncremental> {
+    let mut step = step_after(map, now);
+    for (id, snaps) in snaps {
+        let id = PoolId::from(*id);
+        let Some(pool) = map.pools.get(&id) else { continue };
+        if pool.flags.has(PoolFlags::POOL_SNAPS) || pool.is_erasure() {
+            continue;
+        }
+        let queue = map.removed_snaps_queue.get(&id);
+        let is_new = |snap: &&SnapId| {
+            let is_number = snap.0 != 0 && **snap < SnapId::HEAD;
+            is_number && queue.is_none_or(|queue| !queue.contains(snap.0))
+        };
+        let new: Vec<SnapId> = snaps.iter().filter(is_new).copied().collect();
+        let Some(newest) = new.iter().max() else { continue };
+        let mut next: PgPool = pool.clone();
+        next.flags.set(PoolFlags::SELFMANAGED_SNAPS, true);
+        next.snap_seq = pool.snap_seq.max(*newest);
+        (next.snap_epoch, next.last_change) = (step.epoch, step.epoch);
+        step.new_pools.insert(id, next);
+        step.new_removed_snaps.insert(id, new.iter().map(|snap| (snap.0, 1)).collect());
+    }
+    (!step.new_removed_snaps.is_empty()).then_some(step)
+}
+
 pub(super) fn mksnap(ctx: &mut Ctx<'_>) -> Outcome {
     let ((id, pool), snap) = (wanted(ctx)?, ctx.args.required("snap")?);
     match carry_out(ctx, id, &pool, SnapChange::Create(&snap))? {
@@ -152,6 +190,26 @@ mod tests {
         assert_eq!(change(&gone, 1, SnapChange::RemoveUnmanaged(SnapId(9)), UTime::ZERO), Err(ENOENT));
         let (_, next) = apply(&gone, SnapChange::CreateUnmanaged);
         assert_eq!(next, Some(SnapId(4)), "a removal takes a number");
+    }
+
+    #[test]
+    fn snapshots_removed_by_message_raise_the_number() {
+        let listed = |snaps: &[u64]| {
+            let snaps = snaps.iter().map(|snap| SnapId(*snap)).collect();
+            BTreeMap::from([(1, snaps), (9, vec![SnapId(1)])])
+        };
+        let step = remove_listed(&map(), &listed(&[4, 7]), UTime::ZERO).unwrap();
+        let gone = map().apply(&step).unwrap();
+        let pool = &gone.pools[&1];
+        assert!(pool.flags.has(PoolFlags::SELFMANAGED_SNAPS) && pool.snap_epoch == step.epoch);
+        assert_eq!((pool.snap_seq, gone.removed_snaps_queue.len()), (SnapId(7), 1));
+        assert_eq!(gone.removed_snaps_queue[&1].iter().collect::<Vec<_>>(), [(4, 1), (7, 1)]);
+        assert_eq!(remove_listed(&gone, &listed(&[7, 4]), UTime::ZERO), None, "the message came twice");
+        assert_eq!(remove_listed(&map(), &listed(&[0, u64::MAX - 1, u64::MAX]), UTime::ZERO), None);
+        let (_, next) = apply(&gone, SnapChange::CreateUnmanaged);
+        assert_eq!(next, Some(SnapId(8)));
+        let (own, _) = apply(&map(), SnapChange::Create("a"));
+        assert_eq!(remove_listed(&own, &listed(&[1]), UTime::ZERO), None);
     }
 
     #[test]

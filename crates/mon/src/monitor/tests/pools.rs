@@ -4,8 +4,8 @@ use super::{AuthMode, Fixture, parse};
 use codec::Encode;
 use machine::ConnId;
 use std::time::Duration;
-use wire::messages::{MMonMgrReport, PaxosHeader};
-use wire::types::{HealthChecks, PgMapDigest, PoolFlags, PoolStat};
+use wire::messages::{Body, MMonMgrReport, MRemoveSnaps, PaxosHeader};
+use wire::types::{HealthChecks, PgMapDigest, PoolFlags, PoolStat, SnapId};
 
 /// The manager says how much is in pool 1.
 fn report(f: &mut Fixture, mgr: ConnId, objects: i64, bytes: i64) {
@@ -72,4 +72,28 @@ fn a_pool_without_an_application_is_news_after_a_while() {
     assert_eq!(found["detail"][0]["message"], "application not enabled on pool 'p'");
     f.ok(admin, r#"{"prefix":"osd pool application enable","pool":"p","app":"rbd"}"#);
     assert_eq!(check(&mut f), None);
+}
+
+#[test]
+fn removed_snaps_of_a_metadata_server_are_echoed() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
+    f.ok(admin, r#"{"prefix":"auth add","entity":"mds.a","caps":["mon","allow profile mds"]}"#);
+    let mds = f.connect("mds.a", 5001);
+    let snaps = std::collections::BTreeMap::from([(1, vec![SnapId(3), SnapId(6)])]);
+    for _ in 0..2 {
+        f.received(mds);
+        f.send(mds, MRemoveSnaps { paxos: PaxosHeader::default(), snaps: snaps.clone() });
+        let answers = f.received(mds);
+        let echo = answers.iter().find_map(|answer| match answer {
+            Body::MRemoveSnaps(echo) => Some(echo.snaps.clone()),
+            _ => None,
+        });
+        assert_eq!(echo.as_ref(), Some(&snaps), "{answers:?}");
+        let map = f.monitor.state().osdmap();
+        assert!(map.pools[&1].flags.has(PoolFlags::SELFMANAGED_SNAPS));
+        assert_eq!(map.pools[&1].snap_seq, SnapId(6));
+        assert_eq!(map.removed_snaps_queue[&1].iter().collect::<Vec<_>>(), [(3, 1), (6, 1)]);
+    }
 }

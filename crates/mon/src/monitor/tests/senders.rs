@@ -108,6 +108,11 @@ const ROWS: &[Row] = &[
         },
         outcomes: [Done, Done, Denied, Done, Done, Denied, Done],
     },
+    Row {
+        message: "MRemoveSnaps",
+        sample: |_, _| MRemoveSnaps { paxos: PAXOS, snaps: [(1, vec![SnapId(5)])].into() }.into(),
+        outcomes: [Done, Done, Done, Done, Done, Dropped, Done],
+    },
     // An OSD speaks for itself.
     Row { message: "MOSDBoot", sample: |_, _| boot(0, 7800).into(), outcomes: OF_OSD },
     Row {

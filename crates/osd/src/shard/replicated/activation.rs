@@ -145,7 +145,7 @@ impl Shard {
         pg.history.last_epoch_started = pg.history.last_epoch_started.max(info.last_epoch_started);
         pg.history.last_epoch_clean = pg.history.last_epoch_clean.max(info.last_epoch_clean);
         pg.history.last_epoch_split = pg.history.last_epoch_split.max(info.last_epoch_split);
-        pg.progress.stats = info.counts;
+        (pg.progress.stats, pg.progress.snap_counts) = (info.counts, info.snap_counts);
         pg.progress.recovered = info.recovered;
         pg.progress.last_user_version = info.last_user_version;
         let authority = Authority { head: run.head, tail: info.log_tail };

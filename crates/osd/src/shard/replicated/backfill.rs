@@ -80,8 +80,9 @@ impl Shard {
             return;
         }
         backfill.is_told = true;
-        let counts = pg.progress.stats;
-        self.tell_peer(key, target, PeerBody::Progress(BackfillProgress { through: end, counts }), fx);
+        let (counts, snap_counts) = (pg.progress.stats, pg.progress.snap_counts);
+        let progress = BackfillProgress { through: end, counts, snap_counts };
+        self.tell_peer(key, target, PeerBody::Progress(progress), fx);
     }
 
     fn begin_window(&mut self, key: Key, target: i32, fx: &mut Fx) {
@@ -225,10 +226,10 @@ impl Shard {
         if !matches!(pg.role, Role::Replica(Replica::Active)) {
             return;
         }
-        let BackfillProgress { through, counts } = progress;
+        let BackfillProgress { through, counts, snap_counts } = progress;
         if pg.progress.last_backfill.0 < through {
             pg.progress.last_backfill = Complete(through.clone());
-            pg.progress.stats = counts;
+            (pg.progress.stats, pg.progress.snap_counts) = (counts, snap_counts);
             pg.transfers.copied.retain(|object, _| !pg.progress.has_reached(object));
         }
         let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
@@ -287,8 +288,10 @@ impl Shard {
                 self.tell_peer(key, target, PeerBody::Scan(ScanRequest { begin, end }), fx);
             }
             Some(end) if backfill.is_told => {
-                let (through, counts) = (end.clone(), pg.progress.stats);
-                self.tell_peer(key, target, PeerBody::Progress(BackfillProgress { through, counts }), fx);
+                let (through, counts, snap_counts) =
+                    (end.clone(), pg.progress.stats, pg.progress.snap_counts);
+                let progress = BackfillProgress { through, counts, snap_counts };
+                self.tell_peer(key, target, PeerBody::Progress(progress), fx);
             }
             Some(_) => {}
         }

@@ -229,6 +229,7 @@ pub(super) mod testing {
             counts: PgCounts::default(),
             imported: StoreLife::default(),
             recovered: Default::default(),
+            snap_counts: Default::default(),
         };
         CopyReport {
             info,

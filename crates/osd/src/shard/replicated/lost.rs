@@ -435,6 +435,10 @@ impl Shard {
         let pg = &mut self.pgs[key];
         let stats = &mut pg.progress.stats;
         stats.objects = (stats.objects - 1).max(0);
+        if object.snap < SnapId::HEAD {
+            let clones = &mut pg.progress.snap_counts.clones;
+            *clones = (*clones - 1).max(0);
+        }
         let mut changes: Vec<Change> = removal(object.clone()).into();
         if pg.damaged.remove(object) {
             changes.push(meta::remove_damaged(&pg.meta, [object]));

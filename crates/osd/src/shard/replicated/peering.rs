@@ -307,7 +307,7 @@ impl Shard {
         let mut entries: Vec<_> = run.entries.into_iter().map(meta::entry_from_wire).collect();
         entries.retain(|entry| entry.version > common);
         let duplicates = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
-        pg.progress.stats = best.counts;
+        (pg.progress.stats, pg.progress.snap_counts) = (best.counts, best.snap_counts);
         pg.progress.last_user_version = pg.progress.last_user_version.max(best.last_user_version);
         let authority = Authority { head: run.head, tail: best.log_tail };
         let changes = take_over(pg, common, authority, entries, duplicates, &limits);

@@ -117,6 +117,7 @@ impl Shard {
             counts: PgCounts::default(),
             imported: StoreLife::default(),
             recovered: Default::default(),
+            snap_counts: Default::default(),
         };
         let past = PastIntervals { known_since: Epoch::MAX, intervals: Vec::new() };
         let granted_ms = rest_ms(now, self.any_reads_until());

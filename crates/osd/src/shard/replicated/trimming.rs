@@ -492,12 +492,14 @@ impl Shard {
         }
         let stats = &mut pg.progress.stats;
         stats.objects -= i64::from(clone.is_some());
+        pg.progress.snap_counts.clones -= i64::from(clone.is_some());
         stats.bytes += trimmed.bytes;
         let prior = info.version;
         let is_whiteout = info.flags.contains(ObjectFlags::WHITEOUT);
         let kind = if is_whiteout && trimmed.set.clones.is_empty() {
             // No clone needs the deleted head any more.
             stats.objects -= 1;
+            pg.progress.snap_counts.whiteouts -= 1;
             changes.extend(super::peering::removal(head.clone()));
             (context.state, context.snaps) = (ObjectState::Absent, None);
             EntryKind::Delete

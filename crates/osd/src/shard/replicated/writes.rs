@@ -150,8 +150,17 @@ impl Shard {
             return;
         }
         let follows = write.predecessor();
-        let PeerWrite { entry, earlier, counts, last_user_version, committed_to, log_tail, changes, .. } =
-            write;
+        let PeerWrite {
+            entry,
+            earlier,
+            counts,
+            snap_counts,
+            last_user_version,
+            committed_to,
+            log_tail,
+            changes,
+            ..
+        } = write;
         let entry = meta::entry_from_wire(entry);
         let earlier: Vec<LogEntry> = earlier.into_iter().map(meta::entry_from_wire).collect();
         if entry.version <= pg.progress.last_update {
@@ -188,7 +197,7 @@ impl Shard {
         for entry in earlier.iter().chain([&entry]) {
             changes.extend(note_missing(pg, entry, is_bare, is_group));
         }
-        pg.progress.stats = counts;
+        (pg.progress.stats, pg.progress.snap_counts) = (counts, snap_counts);
         pg.progress.last_user_version = last_user_version;
         pg.committed = pg.committed.max(committed_to.min(version));
         pg.copy_reads.open();
@@ -261,6 +270,7 @@ fn replicate(
         committed_to: pg.committed,
         log_tail: pg.log.tail(),
         changes: form.changes,
+        snap_counts: pg.progress.snap_counts,
     };
     let (id, interval) = (pg.id, pg.interval.since);
     let body = PeerBody::Write(write);

@@ -3,11 +3,12 @@
 use super::access::Access;
 use super::{copy, daemon, for_each_object, split_bits};
 use anyhow::{Context, anyhow};
+use osd::ops::{INFO_ATTR, object_info};
 use osd::pg::log::LogLimits;
 use osd::stopped::{self, Completion, Held};
 use store::moving::CollectionRemoval;
 use store::{Answer, Collection, Query, ReadRequest, Transaction};
-use wire::types::SpgId;
+use wire::types::{ObjectFlags, ObjectInfo, SnapId, SpgId};
 
 pub fn mark_complete(store: &mut Access, pg: SpgId) -> anyhow::Result<Completion> {
     let (copy, _) = copy(store, pg)?;
@@ -23,12 +24,15 @@ pub fn mark_complete(store: &mut Access, pg: SpgId) -> anyhow::Result<Completion
 fn count(store: &mut Access, pg: SpgId) -> anyhow::Result<Held> {
     let mut held = Held::default();
     for_each_object(store, pg, &mut |store, object| {
-        let (collection, queries) = (Collection::Pg(pg), vec![Query::Stat]);
-        let answers = store.ask(ReadRequest { collection, object, queries })?;
+        let queries = vec![Query::Stat, Query::Attr { name: INFO_ATTR }];
         held.objects += 1;
+        held.clones += i64::from(object.object.snap < SnapId::HEAD);
+        let answers = store.ask(ReadRequest { collection: Collection::Pg(pg), object, queries })?;
         // The size of an object that cannot be read is not counted.
-        if let Ok([Answer::Stat { size }]) = answers.as_deref() {
+        if let Ok([Answer::Stat { size }, info]) = answers.as_deref() {
             held.bytes += i64::try_from(*size).unwrap_or(i64::MAX);
+            let is_whiteout = |info: ObjectInfo| info.flags.contains(ObjectFlags::WHITEOUT);
+            held.whiteouts += i64::from(object_info(info).is_some_and(is_whiteout));
         }
         Ok(())
     })?;

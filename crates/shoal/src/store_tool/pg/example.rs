@@ -92,6 +92,7 @@ pub fn pg_changes() -> Vec<Change> {
             mtime: UTime::ZERO,
             result: 0,
             returns: Vec::new(),
+            snaps: Box::default(),
         };
         meta::append(&meta, &[], &entry, &progress, None, &mut changes);
     }

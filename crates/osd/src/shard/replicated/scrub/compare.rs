@@ -7,7 +7,8 @@
 use crate::planted::{self, PlantedBug};
 use std::collections::BTreeMap;
 use wire::types::{
-    Eversion, InconsistentCopy, InconsistentObject, ObjectInfo, ObjectSurvey, object_error, shard_error,
+    Eversion, InconsistentCopy, InconsistentObject, ObjectFlags, ObjectInfo, ObjectSurvey, SnapSet,
+    object_error, shard_error,
 };
 
 /// The copies of an object by OSD. `None`: the OSD does not have it.
@@ -113,7 +114,7 @@ pub(super) fn compare(primary: i32, copies: &Copies) -> Option<Verdict> {
     let bad = records.iter().filter(|record| record.is_bad).map(|record| record.osd).collect();
     let version = selected.map_or(0, |copy| copy.info.user_version);
     Some(Verdict {
-        record: InconsistentObject { object, errors, version, copies: records },
+        record: InconsistentObject { object, errors, version, copies: records, snap_set: None },
         version: newest,
         good,
         bad,
@@ -130,8 +131,36 @@ fn faults_of(survey: &ObjectSurvey) -> (u64, Option<ObjectInfo>) {
     match codec::decode_exact::<ObjectInfo>(&survey.info) {
         Err(_) => (survey.faults | shard_error::INFO_CORRUPTED, None),
         Ok(info) if info.size != survey.size && survey.faults == 0 => (shard_error::SIZE_OF_INFO, Some(info)),
-        Ok(info) => (survey.faults, Some(info)),
+        Ok(info) => (survey.faults | faults_of_snap_set(survey, &info), Some(info)),
     }
+}
+
+/// Faults of a head's snapshot set by itself.
+fn faults_of_snap_set(survey: &ObjectSurvey, info: &ObjectInfo) -> u64 {
+    match &survey.snap_set {
+        Some(set) if !set.is_empty() => match codec::decode_exact::<SnapSet>(set) {
+            Ok(_) => 0,
+            Err(_) => shard_error::SNAP_SET_CORRUPTED,
+        },
+        Some(_) if info.flags.contains(ObjectFlags::SNAP_SET) => shard_error::SNAP_SET_MISSING,
+        Some(_) | None => 0,
+    }
+}
+
+/// The info says that the head has a snapshot set.
+pub(super) fn expects_snap_set(survey: &ObjectSurvey) -> bool {
+    let info = codec::decode_exact::<ObjectInfo>(&survey.info);
+    info.is_ok_and(|info| info.flags.contains(ObjectFlags::SNAP_SET))
+}
+
+/// The copy that stands for the object: a good one, or else any that is there.
+pub(super) fn representative<'a>(copies: &Copies<'a>, verdict: Option<&Verdict>) -> Option<&'a ObjectSurvey> {
+    let good = verdict.and_then(|verdict| {
+        let selected = verdict.record.copies.iter().find(|copy| copy.is_selected);
+        selected.and_then(|copy| copies.get(&copy.osd).copied().flatten())
+    });
+    // Of copies that nobody selected, one that the device returns tells more.
+    good.or_else(|| copies.values().flatten().min_by_key(|survey| survey.faults).copied())
 }
 
 fn is_same(a: &ObjectSurvey, b: &ObjectSurvey) -> bool {
@@ -145,10 +174,13 @@ fn is_same(a: &ObjectSurvey, b: &ObjectSurvey) -> bool {
 
 /// Errors of the object, and of the copy as measured by the good one.
 fn differences(copy: &ObjectSurvey, good: &ObjectSurvey) -> (u64, u64) {
+    let differs_in_set = matches!((&copy.snap_set, &good.snap_set), (Some(a), Some(b)) if a != b);
     let pairs = [
         (copy.size != good.size, object_error::SIZE, shard_error::SIZE),
         (copy.info != good.info, object_error::INFO, 0),
-        (copy.attrs_digest != good.attrs_digest, object_error::ATTR_VALUE, 0),
+        (differs_in_set, object_error::SNAP_SET, 0),
+        // The digest has the snapshot set, too.
+        (copy.attrs_digest != good.attrs_digest && !differs_in_set, object_error::ATTR_VALUE, 0),
         (copy.data_digest != good.data_digest, object_error::DATA_DIGEST, shard_error::DATA_DIGEST),
         (copy.omap_digest != good.omap_digest, object_error::OMAP_DIGEST, shard_error::OMAP_DIGEST),
     ];
@@ -177,7 +209,38 @@ mod tests {
             omap_digest: Some(3),
             omap_keys: 0,
             omap_bytes: 0,
+            snap_set: Some(Bytes::new()),
         }
+    }
+
+    /// A head with a snapshot set.
+    fn snapped(set: &[u8]) -> ObjectSurvey {
+        let mut info = codec::decode_exact::<ObjectInfo>(&survey(5, 2).info).unwrap();
+        info.flags.set(ObjectFlags::SNAP_SET);
+        let digest = set.iter().fold(7, |sum: u32, byte| sum.wrapping_mul(31) + u32::from(*byte));
+        let info = Bytes::from(info.to_vec(Features::ALL));
+        ObjectSurvey {
+            info,
+            attrs_digest: digest,
+            snap_set: Some(Bytes::copy_from_slice(set)),
+            ..survey(5, 2)
+        }
+    }
+
+    #[test]
+    fn copy_without_its_snapshot_set_is_bad() {
+        let set = SnapSet::default().to_vec(Features::ALL);
+        let good = || Some(snapped(&set));
+        assert_eq!(judged(&[good(), good()]), None);
+        let (missing, corrupted) = (shard_error::SNAP_SET_MISSING, shard_error::SNAP_SET_CORRUPTED);
+        assert_eq!(judged(&[Some(snapped(b"")), good()]), Some((vec![1], vec![0], 0, missing)));
+        assert_eq!(judged(&[good(), Some(snapped(b"x"))]), Some((vec![0], vec![1], 0, corrupted)));
+        let other = SnapSet { seq: wire::types::SnapId(3), ..SnapSet::default() };
+        let other = Some(snapped(&other.to_vec(Features::ALL)));
+        let found = judged(&[good(), other, good()]);
+        assert_eq!(found, Some((vec![0, 2], vec![1], object_error::SNAP_SET, 0)));
+        // An older program does not tell the set, and digests the same attributes.
+        assert_eq!(judged(&[good(), Some(ObjectSurvey { snap_set: None, ..snapped(&set) })]), None);
     }
 
     fn judged(copies: &[Option<ObjectSurvey>]) -> Option<(Vec<i32>, Vec<i32>, u64, u64)> {

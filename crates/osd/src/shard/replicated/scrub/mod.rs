@@ -8,11 +8,16 @@
 //! then wait, until earlier ones are durable on every member and all copies were surveyed once more. So a busy object is never
 //! blamed, and an object that is the same everywhere is never held. Rejected: to hold the writes of a whole chunk, as stock does.
 //!
+//! A head is compared with its clones once all of them were seen ([`snap_sets`]). A contradiction makes the head a suspect: writes of
+//! it then wait, and it is surveyed again with all its clones. No repair invents a clone or a snapshot set: only a good copy of the
+//! object does that.
+//!
 //! A bad copy becomes a missing object of its member, durably, and recovery brings it a good one ([`super::recovery`]). The object
 //! is compared again afterwards. The role ends with the interval; the wish for the scrub stays with the PG.
 
 mod compare;
 mod schedule;
+mod snap_sets;
 mod survey;
 
 pub use schedule::ScrubTimes;
@@ -29,16 +34,19 @@ use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use compare::{Copies, Verdict};
 use machine::Time;
+use snap_sets::{Finding, Group};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use store::Transaction;
 use wire::types::{
     BadCopies, Epoch, Eversion, HObject, InconsistentObject, MissingObject, PeerBody, PgId, PgState,
-    ScrubStamps, SpgId, SurveyAnswer, SurveyRequest, shard_error,
+    ScrubStamps, SnapId, SpgId, SurveyAnswer, SurveyRequest, shard_error,
 };
 
 /// Objects of one chunk (`osd_scrub_chunk_max`).
 const CHUNK_MAX: u32 = 25;
+/// Objects of one survey of a head with its clones.
+const GROUP_MAX: u32 = survey::SURVEY_MAX as u32;
 /// Records of inconsistent objects that a PG keeps. Further ones are counted.
 const RECORDS_MAX: usize = 1000;
 /// Time after which a held object is looked at again, if a write of it is not durable yet.
@@ -93,10 +101,7 @@ impl ScrubRecords {
 
 /// Shallow and deep errors of the records, and `more`.
 fn count_errors<'a>(records: impl Iterator<Item = &'a InconsistentObject>, more: (u64, u64)) -> (u64, u64) {
-    records.fold(more, |(shallow, deep), record| match record.is_deep() {
-        true => (shallow, deep + record.count()),
-        false => (shallow + record.count(), deep),
-    })
+    records.map(InconsistentObject::count).fold(more, |sum, count| (sum.0 + count.0, sum.1 + count.1))
 }
 
 /// Places for scrubs of one core.
@@ -134,8 +139,10 @@ pub struct Scrub {
     /// The present chunk.
     begin: HObject,
     end: HObject,
-    suspects: VecDeque<HObject>,
-    held: Option<HObject>,
+    suspects: VecDeque<Suspect>,
+    held: Option<Suspect>,
+    /// The head and clones that the scrub came to last.
+    group: Group,
     /// Repairs of the held object.
     repairs: u8,
     found: BTreeMap<HObject, InconsistentObject>,
@@ -145,6 +152,33 @@ pub struct Scrub {
     fixed: u64,
     objects: u64,
     omap: (u64, u64),
+}
+
+/// An object to look at while its writes wait.
+#[derive(Debug)]
+struct Suspect {
+    object: HObject,
+    look: Look,
+}
+
+#[derive(Debug)]
+enum Look {
+    /// At the copies of this object.
+    Copies,
+    /// At the head and its clones. The survey has come to `begin`.
+    Group { begin: HObject, group: Group },
+}
+
+impl Suspect {
+    fn copies_of(object: HObject) -> Suspect {
+        Suspect { object, look: Look::Copies }
+    }
+
+    /// Head and clones, from the first clone on.
+    fn group_of(head: &HObject) -> Suspect {
+        let begin = HObject { snap: SnapId(0), ..head.clone() };
+        Suspect { object: head.clone(), look: Look::Group { begin, group: Group::default() } }
+    }
 }
 
 #[derive(Debug)]
@@ -167,7 +201,7 @@ enum ScrubStage {
 
 impl Scrub {
     pub fn holds(&self, object: &HObject) -> bool {
-        self.held.as_ref().is_some_and(|held| held.is_same_but_snap(object))
+        self.held.as_ref().is_some_and(|held| held.object.is_same_but_snap(object))
             && !planted::has(PlantedBug::ScrubHoldsNothing)
     }
 
@@ -245,6 +279,7 @@ impl Shard {
             begin,
             suspects: VecDeque::new(),
             held: None,
+            group: Group::default(),
             repairs: 0,
             found: BTreeMap::new(),
             uncounted: (0, 0),
@@ -332,6 +367,7 @@ impl Shard {
         let Some(scrub) = self.scrub(key).filter(|scrub| scrub.awaited.is_empty()) else { return };
         match scrub.stage {
             ScrubStage::Members => self.compare_chunk(key, fx),
+            ScrubStage::Suspect if scrub.looks_at_group() => self.collect_group(key, fx),
             ScrubStage::Suspect => self.judge_suspect(key, fx),
             _ => {}
         }
@@ -342,11 +378,19 @@ impl Shard {
         let own = self.config.osd.0;
         let Some(scrub) = self.scrub(key) else { return };
         let (begin, end, max) = match (&scrub.stage, &scrub.held) {
-            (ScrubStage::Suspect, Some(object)) => (object.clone(), HObject::max(), 1),
+            (ScrubStage::Suspect, Some(Suspect { object, look: Look::Copies })) => {
+                (object.clone(), HObject::max(), 1)
+            }
+            (ScrubStage::Suspect, Some(Suspect { object, look: Look::Group { begin, .. } })) => {
+                (begin.clone(), end_of_group(object), GROUP_MAX)
+            }
             // A member may have more objects than the primary.
             _ => (scrub.begin.clone(), scrub.end.clone(), 4 * CHUNK_MAX),
         };
-        let request = SurveyRequest { id: scrub.id, begin, end, max, is_deep: scrub.wish.is_deep };
+        // Clones were digested with their chunks.
+        let is_deep =
+            scrub.wish.is_deep && !(matches!(scrub.stage, ScrubStage::Suspect) && scrub.looks_at_group());
+        let request = SurveyRequest { id: scrub.id, begin, end, max, is_deep };
         let awaited = scrub.awaited.iter().copied().filter(|osd| only.is_none_or(|only| only == *osd));
         for osd in awaited.collect::<Vec<i32>>() {
             match osd == own {
@@ -362,14 +406,7 @@ impl Shard {
         // A member that had too many objects for one survey tells less of the range.
         let end = scrub.answers.values().map(|answer| &answer.end).min().cloned();
         scrub.end = end.unwrap_or_else(HObject::max);
-        let mut by_object: BTreeMap<&HObject, Copies> = BTreeMap::new();
-        let osds: Vec<i32> = scrub.answers.keys().copied().collect();
-        for (osd, answer) in &scrub.answers {
-            for survey in answer.objects.iter().filter(|survey| survey.object < scrub.end || scrub.end.max) {
-                let none = || osds.iter().map(|osd| (*osd, None)).collect();
-                by_object.entry(&survey.object).or_insert_with(none).insert(*osd, Some(survey));
-            }
-        }
+        let by_object = by_object(&scrub.answers, &scrub.end);
         let mut suspects = VecDeque::new();
         for (object, copies) in &by_object {
             scrub.objects += 1;
@@ -377,9 +414,21 @@ impl Shard {
                 scrub.omap.0 += survey.omap_bytes;
                 scrub.omap.1 += survey.omap_keys;
             }
-            if !compare::are_equal(copies) {
-                suspects.push_back((*object).clone());
+            let are_equal = compare::are_equal(copies);
+            if !scrub.group.takes(object) {
+                suspects.extend(suspect_in(&mut scrub.group));
             }
+            if !are_equal {
+                suspects.push_back(Suspect::copies_of((*object).clone()));
+            }
+            if let Some(survey) = compare::representative(copies, None)
+                && !(are_equal && scrub.group.is_settled_by(survey))
+            {
+                scrub.group.add(survey, are_equal);
+            }
+        }
+        if scrub.end.max {
+            suspects.extend(suspect_in(&mut scrub.group));
         }
         scrub.suspects = suspects;
         self.next_suspect(key, fx);
@@ -389,22 +438,23 @@ impl Shard {
     fn next_suspect(&mut self, key: Key, fx: &mut Fx) {
         let Some(scrub) = self.scrub(key) else { return };
         match scrub.suspects.pop_front() {
-            Some(object) => {
+            Some(suspect) => {
                 scrub.repairs = 0;
-                self.hold_suspect(key, object, fx);
+                self.hold_suspect(key, suspect, fx);
             }
             None if scrub.end.max => self.finish_scrub(key, fx),
             None => self.begin_chunk(key, fx),
         }
     }
 
-    fn hold_suspect(&mut self, key: Key, object: HObject, fx: &mut Fx) {
+    fn hold_suspect(&mut self, key: Key, suspect: Suspect, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         let until = pg.progress.last_update;
         let Role::Primary(primary) = &mut pg.role else { return };
         let Some(scrub) = &mut primary.scrub else { return };
         scrub.stage = ScrubStage::Holding { until };
-        scrub.held = Some(object.clone());
+        let object = suspect.object.clone();
+        scrub.held = Some(suspect);
         if let Some(context) = pg.objects.find(&object) {
             pg.objects[context].block = pg.block_of(&object);
         }
@@ -421,8 +471,8 @@ impl Shard {
         let committed = pg.committed;
         let Role::Primary(primary) = &mut pg.role else { return };
         let Some(scrub) = &mut primary.scrub else { return };
-        let (ScrubStage::Holding { until }, Some(object)) = (&scrub.stage, &scrub.held) else { return };
-        let context = pg.objects.find(object);
+        let (ScrubStage::Holding { until }, Some(held)) = (&scrub.stage, &scrub.held) else { return };
+        let context = pg.objects.find(&held.object);
         let is_written = context.is_some_and(|context| pg.objects[context].is_written());
         let is_quiet = !is_written && committed >= *until;
         if !is_quiet && !planted::has(PlantedBug::ScrubHoldsNothing) {
@@ -439,7 +489,7 @@ impl Shard {
     fn judge_suspect(&mut self, key: Key, fx: &mut Fx) {
         let own = self.config.osd.0;
         let Some(scrub) = self.scrub(key) else { return };
-        let Some(object) = scrub.held.clone() else { return };
+        let Some(object) = scrub.held.as_ref().map(|held| held.object.clone()) else { return };
         let copy =
             |answer: &'_ SurveyAnswer| answer.objects.iter().position(|survey| survey.object == object);
         let copies: Copies = scrub
@@ -471,10 +521,44 @@ impl Shard {
         self.next_suspect(key, fx);
     }
 
+    /// A page of the held head's clones is surveyed.
+    fn collect_group(&mut self, key: Key, fx: &mut Fx) {
+        let own = self.config.osd.0;
+        self.next_transfer += 1;
+        let id = self.next_transfer;
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let Some(scrub) = primary.scrub.as_deref_mut() else { return };
+        let Some(Suspect { object, look: Look::Group { begin, group } }) = &mut scrub.held else { return };
+        let end = scrub.answers.values().map(|answer| &answer.end).min().cloned();
+        let end = end.unwrap_or_else(|| end_of_group(object));
+        for copies in by_object(&scrub.answers, &end).values() {
+            let verdict = compare::compare(own, copies);
+            if let Some(survey) = compare::representative(copies, verdict.as_ref()) {
+                group.add(survey, verdict.is_none());
+            }
+        }
+        scrub.answers.clear();
+        if end < end_of_group(object) && end > *begin {
+            *begin = end;
+            scrub.id = id;
+            scrub.awaited = primary.members.iter().copied().chain([own]).collect();
+            return self.ask_for_surveys(key, None, fx);
+        }
+        let found = group.judge();
+        for line in found.iter().flat_map(|finding| &finding.lines) {
+            self.log_scrub(key, true, line.clone(), fx);
+        }
+        if let Some(scrub) = self.scrub(key) {
+            found.into_iter().for_each(|finding| scrub.note_finding(finding));
+        }
+        self.release_suspect(key);
+        self.next_suspect(key, fx);
+    }
+
     fn release_suspect(&mut self, key: Key) {
         let held = self.scrub(key).and_then(|scrub| scrub.held.take());
-        if let Some(object) = held {
-            self.unblock(key, &object);
+        if let Some(held) = held {
+            self.unblock(key, &held.object);
         }
     }
 
@@ -553,7 +637,7 @@ impl Shard {
         }
         self.release_suspect(key);
         if let Some(scrub) = self.scrub(key) {
-            scrub.suspects.push_front(object.clone());
+            scrub.suspects.push_front(Suspect::copies_of(object.clone()));
         }
         self.timers.insert((self.step_time + QUIET_AGAIN, Timer::Scrub(key)));
         self.want_recovered(key, &object, fx);
@@ -568,8 +652,8 @@ impl Shard {
         let is_clean = is_recovered && primary.is_clean;
         let Some(scrub) = &mut primary.scrub else { return };
         if is_clean {
-            if let Some(object) = scrub.suspects.pop_front() {
-                self.hold_suspect(key, object, fx);
+            if let Some(suspect) = scrub.suspects.pop_front() {
+                self.hold_suspect(key, suspect, fx);
             }
         } else if is_lost {
             self.end_scrub(key, End::GiveUp, fx);
@@ -600,7 +684,12 @@ impl Shard {
             // A shallow scrub says nothing of what only a deep one finds.
             let deep = pg.scrub.objects.iter().filter(|(_, object)| object.is_deep());
             for (object, record) in deep {
-                found.entry(object.clone()).or_insert_with(|| record.clone());
+                let kept = found
+                    .remove(object)
+                    .unwrap_or_else(|| InconsistentObject { snap_set: None, ..record.clone() });
+                let snap_set = kept.snap_set.clone();
+                let kept = if kept.copies.is_empty() { record.clone() } else { kept };
+                found.insert(object.clone(), InconsistentObject { snap_set, ..kept });
             }
         }
         let has_errors = stamps.shallow_errors + stamps.deep_errors > 0;
@@ -630,8 +719,9 @@ impl Shard {
             self.tell_peer(key, osd, PeerBody::Scrubbed(stamps), fx);
         }
         let name = wish.name();
-        let (total, bad_objects) =
-            (errors.0 + errors.1 + fixed, self.pgs[key].scrub.objects.len() as u64 + fixed);
+        let has_bad_copies = |record: &&InconsistentObject| !record.copies.is_empty();
+        let bad_objects = self.pgs[key].scrub.objects.values().filter(has_bad_copies).count() as u64 + fixed;
+        let total = errors.0 + errors.1 + fixed;
         if total == 0 {
             self.log_scrub(key, false, format!("{name} ok"), fx);
         } else {
@@ -782,15 +872,62 @@ impl Shard {
 }
 
 impl Scrub {
+    /// The copies of an object are inconsistent.
     fn note(&mut self, record: InconsistentObject) {
-        if self.found.len() < RECORDS_MAX {
+        if let Some(found) = self.found.get_mut(&record.object) {
+            *found = InconsistentObject { snap_set: found.snap_set.take(), ..record };
+        } else if self.found.len() < RECORDS_MAX {
             self.found.insert(record.object.clone(), record);
-        } else if record.is_deep() {
-            self.uncounted.1 += record.count();
         } else {
-            self.uncounted.0 += record.count();
+            let (shallow, deep) = record.count();
+            self.uncounted = (self.uncounted.0 + shallow, self.uncounted.1 + deep);
         }
     }
+
+    /// An object contradicts its snapshot set.
+    fn note_finding(&mut self, Finding { object, record, .. }: Finding) {
+        match self.found.get_mut(&object) {
+            Some(found) => found.snap_set = Some(record),
+            None => self.note(InconsistentObject {
+                object,
+                errors: 0,
+                version: 0,
+                copies: Vec::new(),
+                snap_set: Some(record),
+            }),
+        }
+    }
+
+    fn looks_at_group(&self) -> bool {
+        matches!(self.held, Some(Suspect { look: Look::Group { .. }, .. }))
+    }
+}
+
+/// The copies of each object before `end`. An OSD whose survey lacks an object does not have it.
+fn by_object<'a>(
+    answers: &'a BTreeMap<i32, SurveyAnswer>,
+    end: &HObject,
+) -> BTreeMap<&'a HObject, Copies<'a>> {
+    let mut out: BTreeMap<&HObject, Copies> = BTreeMap::new();
+    for (osd, answer) in answers {
+        for survey in answer.objects.iter().filter(|survey| survey.object < *end || end.max) {
+            let none = || answers.keys().map(|osd| (*osd, None)).collect();
+            out.entry(&survey.object).or_insert_with(none).insert(*osd, Some(survey));
+        }
+    }
+    out
+}
+
+/// The scrub has come to the end of a group.
+fn suspect_in(group: &mut Group) -> Option<Suspect> {
+    let group = std::mem::take(group);
+    let is_suspect = group.is_suspect();
+    group.name().filter(|_| is_suspect).map(Suspect::group_of)
+}
+
+/// The name after the head's.
+fn end_of_group(head: &HObject) -> HObject {
+    HObject { snap: SnapId::DIR, ..head.clone() }
 }
 
 impl Pg {
@@ -814,6 +951,8 @@ fn lines_of(verdict: &Verdict) -> Vec<String> {
         (shard_error::READ, "candidate had a read error"),
         (shard_error::INFO_MISSING, "candidate had a missing info key"),
         (shard_error::INFO_CORRUPTED, "candidate had a corrupt info"),
+        (shard_error::SNAP_SET_MISSING, "candidate had a missing snapset key"),
+        (shard_error::SNAP_SET_CORRUPTED, "candidate had a corrupt snapset"),
         (shard_error::SIZE_OF_INFO, "candidate size does not match its info"),
         (shard_error::DATA_DIGEST, "data_digest differs from the good copies"),
         (shard_error::OMAP_DIGEST, "omap_digest differs from the good copies"),

@@ -5,7 +5,7 @@
 
 use super::super::super::pacing::WaitingStep;
 use super::super::super::{Fx, Pending, Shard};
-use crate::ops::INFO_ATTR;
+use crate::ops::{INFO_ATTR, SNAPS_ATTR};
 use crate::pace::Charge;
 use crate::slab::Key;
 use bytes::Bytes;
@@ -79,8 +79,12 @@ impl Shard {
     }
 
     fn read_for_survey(&mut self, key: Key, survey: u64, object: ObjectId, queries: Vec<Query>, fx: &mut Fx) {
-        // Writes wait for the survey of one object.
-        if self.pgs[key].surveys.get(&survey).is_some_and(|survey| survey.request.max == 1) {
+        // Writes wait for the survey of one object, or of one head with its clones.
+        let is_waited_for = |survey: &Survey| {
+            let SurveyRequest { begin, end, max, .. } = &survey.request;
+            *max == 1 || begin.is_same_but_snap(end)
+        };
+        if self.pgs[key].surveys.get(&survey).is_some_and(is_waited_for) {
             return self.read_survey(key, survey, object, queries, None, fx);
         }
         let read = |query: &Query| if let Query::Data { len, .. } = query { *len } else { 0 };
@@ -210,6 +214,7 @@ impl Current {
             omap_digest: None,
             omap_keys: 0,
             omap_bytes: 0,
+            snap_set: Some(Bytes::new()),
         };
         let (data, omap) = (Crc32c::new(), Crc32c::new());
         Current { survey, data, data_read: 0, omap, omap_after: None, step: Step::Head }
@@ -259,9 +264,12 @@ impl Current {
                 self.survey.info = value;
                 continue;
             }
-            for part in [name, value] {
+            for part in [&name, &value] {
                 digest.update(&(part.len() as u32).to_le_bytes());
-                digest.update(&part);
+                digest.update(part);
+            }
+            if *name == *SNAPS_ATTR {
+                self.survey.snap_set = Some(value);
             }
         }
         self.survey.attrs_digest = digest.finish();
