@@ -25,8 +25,9 @@ encodings and errors are stock's. A class that stock does not load by default is
 | EPERM | no OSD may load the class |
 
 Bounds that stock does not have: a listing returns at most 16,384 entries a call, a method that must see all entries of
-an omap fails with EOVERFLOW beyond 65,536, a listing of a queue stops after 4 MiB with a marker to go on from, and
-`rbd.sparsify` refuses objects of more than 64 MiB with EFBIG.
+an omap fails with EOVERFLOW beyond 65,536 (`rgw.bucket_check_index` and `rgw.bucket_rebuild_index` beyond 262,144), a
+listing of a queue stops after 4 MiB with a marker to go on from, and `rbd.sparsify` refuses objects of more than 64 MiB
+with EFBIG.
 
 `SHOAL_UPDATE_DOCS=1 cargo test -p osd --test class_table` writes this page, and the same test compares it.
 ";

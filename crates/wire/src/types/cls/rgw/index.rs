@@ -27,12 +27,12 @@ pub fn rounded_size(size: u64) -> u64 {
 /// every reader understands.
 pub(super) fn put_packed(w: &mut Writer, value: u64) {
     match value {
-        0..0x80 => w.u8(value as u8),
-        0x80..0x100 => {
+        0..=0x7f => w.u8(value as u8),
+        0x80..=0xff => {
             w.u8(0x81);
             w.u8(value as u8);
         }
-        0x100..0x10000 => {
+        0x100..=0xffff => {
             w.u8(0x82);
             w.u16(value as u16);
         }
@@ -49,7 +49,7 @@ pub(super) fn put_packed(w: &mut Writer, value: u64) {
 
 pub(super) fn get_packed(r: &mut Reader<'_>) -> Result<u64, DecodeError> {
     match r.u8()? {
-        value @ 0..0x80 => Ok(value.into()),
+        value @ 0..=0x7f => Ok(value.into()),
         0x81 => r.u8().map(u64::from),
         0x82 => r.u16().map(u64::from),
         0x84 => r.u32().map(u64::from),
