@@ -25,9 +25,10 @@ encodings and errors are stock's. A class that stock does not load by default is
 | EPERM | no OSD may load the class |
 
 Bounds that stock does not have: a listing returns at most 16,384 entries a call, a method that must see all entries of
-an omap fails with EOVERFLOW beyond 65,536, a listing of a queue stops after 4 MiB with a marker to go on from,
-`rbd.sparsify` refuses objects of more than 64 MiB with EFBIG, `fifo.part_list` stops after 8 MiB as if more entries
-followed, and a head of `fifo` longer than 1 MiB is refused with EFBIG.
+an omap fails with EOVERFLOW beyond 65,536 (`rgw.bucket_check_index` and `rgw.bucket_rebuild_index` beyond 262,144), a
+listing of a queue stops after 4 MiB with a marker to go on from, `rbd.sparsify` refuses objects of more than 64 MiB with
+EFBIG, `fifo.part_list` stops after 8 MiB as if more entries followed, and a head of `fifo` longer than 1 MiB is refused
+with EFBIG.
 
 `SHOAL_UPDATE_DOCS=1 cargo test -p osd --test class_table` writes this page, and the same test compares it.
 ";

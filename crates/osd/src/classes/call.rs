@@ -149,16 +149,23 @@ impl<'a> MethodCall<'a> {
 
     /// The names of the client's attributes, ascending.
     pub fn attr_names(&mut self) -> Result<Vec<Bytes>, MethodStop> {
+        Ok(self.attrs()?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The client's attributes by name, ascending. `ENOENT` without an object.
+    pub fn attrs(&mut self) -> Result<Vec<(Bytes, Bytes)>, MethodStop> {
         if !self.may_read()? {
             return Err(Errno::NOENT.into());
         }
         let Answer::Attrs(attrs) = self.ask(Query::Attrs)? else { return Err(Errno::IO.into()) };
-        let own = |name: Bytes| name.starts_with(ATTR_PREFIX).then(|| name.slice(ATTR_PREFIX.len()..));
-        let mut names: Vec<Bytes> = attrs.into_iter().filter_map(|(name, _)| own(name)).collect();
-        // The empty name is the object's own info.
-        names.retain(|n| !n.is_empty());
-        names.sort();
-        Ok(names)
+        let own = |(name, value): (Bytes, Bytes)| {
+            // The empty name is the object's own info.
+            let is_own = name.starts_with(ATTR_PREFIX) && name.len() > ATTR_PREFIX.len();
+            is_own.then(|| (name.slice(ATTR_PREFIX.len()..), value))
+        };
+        let mut attrs: Vec<(Bytes, Bytes)> = attrs.into_iter().filter_map(own).collect();
+        attrs.sort();
+        Ok(attrs)
     }
 
     /// Up to `len` bytes from `offset`; less at the object's end, nothing without an object.
@@ -220,6 +227,11 @@ impl<'a> MethodCall<'a> {
         }
         self.operations.push(op);
         Ok(())
+    }
+
+    /// Operations of this run so far: with the call's position a number that no other part of the list has.
+    pub fn operation_count(&self) -> usize {
+        self.operations.len()
     }
 
     pub fn reply(&mut self, bytes: impl Into<Bytes>) {

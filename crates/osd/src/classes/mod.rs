@@ -33,6 +33,7 @@ mod queue;
 mod rbd;
 mod refcount;
 mod registry;
+mod rgw;
 mod rgw_gc;
 mod sem_set;
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl MethodCall<'_> {
     pub fn omap_page(
         &mut self,
         after: &[u8],
-        prefix: &str,
+        prefix: impl AsRef<[u8]>,
         max: usize,
         values: bool,
     ) -> Result<(Vec<Entry>, bool), MethodStop> {
@@ -79,7 +79,7 @@ impl MethodCall<'_> {
             return Ok((Vec::new(), false));
         }
         let after = Some(Bytes::copy_from_slice(after));
-        let prefix = Bytes::copy_from_slice(prefix.as_bytes());
+        let prefix = Bytes::copy_from_slice(prefix.as_ref());
         match self.ask(Query::OmapList { after, from: Bytes::new(), prefix, max, values })? {
             Answer::OmapList { entries, more } => Ok((entries, more)),
             _ => Err(Errno::IO.into()),
@@ -90,14 +90,14 @@ impl MethodCall<'_> {
     pub fn omap_list(
         &mut self,
         after: &[u8],
-        prefix: &str,
+        prefix: impl AsRef<[u8]>,
         max: usize,
         values: bool,
     ) -> Result<(Vec<Entry>, bool), MethodStop> {
         let mut all = Vec::new();
         let mut after = Bytes::copy_from_slice(after);
         loop {
-            let (entries, more) = self.omap_page(&after, prefix, PAGE.min(max - all.len()), values)?;
+            let (entries, more) = self.omap_page(&after, &prefix, PAGE.min(max - all.len()), values)?;
             let Some((last, _)) = entries.last() else { return Ok((all, false)) };
             after = last.clone();
             all.extend(entries);

@@ -73,13 +73,25 @@ impl Object {
         self.state.as_mut().expect("the object exists").data = Bytes::copy_from_slice(data);
     }
 
-    pub(super) fn omap(&self, key: &str) -> Option<Bytes> {
-        self.state.as_ref()?.omap.get(key.as_bytes()).cloned()
+    pub(super) fn omap(&self, key: impl AsRef<[u8]>) -> Option<Bytes> {
+        self.state.as_ref()?.omap.get(key.as_ref()).cloned()
     }
 
-    pub(super) fn put_omap(&mut self, key: &str, value: &[u8]) {
+    pub(super) fn omap_keys(&self) -> Vec<Bytes> {
+        self.state.as_ref().map_or_else(Vec::new, |s| s.omap.keys().cloned().collect())
+    }
+
+    pub(super) fn omap_header(&self) -> Bytes {
+        self.state.as_ref().map_or_else(Bytes::new, |s| s.header.clone())
+    }
+
+    pub(super) fn put_omap_header(&mut self, header: &[u8]) {
+        self.state.as_mut().expect("the object exists").header = Bytes::copy_from_slice(header);
+    }
+
+    pub(super) fn put_omap(&mut self, key: impl AsRef<[u8]>, value: &[u8]) {
         let omap = &mut self.state.as_mut().expect("the object exists").omap;
-        omap.insert(Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value));
+        omap.insert(Bytes::copy_from_slice(key.as_ref()), Bytes::copy_from_slice(value));
     }
 
     /// The output of a call that succeeds.

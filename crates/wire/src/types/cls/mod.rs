@@ -1,4 +1,4 @@
-//! Types that object classes store, take and return. One file per class, with the class's name.
+//! Types that object classes store, take and return. One file or folder per class, with the class's name.
 
 pub mod cas;
 pub mod cephfs;
@@ -11,6 +11,7 @@ pub mod otp;
 pub mod queue;
 pub mod rbd;
 pub mod refcount;
+pub mod rgw;
 pub mod rgw_gc;
 pub mod sem_set;
 pub mod timeindex;
