@@ -111,7 +111,7 @@ const ROWS: &[Row] = &[
     Row {
         message: "MRemoveSnaps",
         sample: |_, _| MRemoveSnaps { paxos: PAXOS, snaps: [(1, vec![SnapId(5)])].into() }.into(),
-        outcomes: [Done, Done, Done, Done, Done, Dropped, Done],
+        outcomes: [Done, Done, Dropped, Done, Done, Dropped, Done],
     },
     // An OSD speaks for itself.
     Row { message: "MOSDBoot", sample: |_, _| boot(0, 7800).into(), outcomes: OF_OSD },
