@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::cluster::{Cluster, pg_of, without_records};
+use harness::cluster::{Cluster, without_records};
 use harness::*;
 use osd::pg::PgPhase;
 use osd::shard::{Input, PgOrder};
@@ -253,32 +253,6 @@ fn half_replaced_copy_is_no_survivor() {
     cluster.run();
     cluster.pass(5_000);
     assert_eq!(cluster.state(), "active+clean");
-}
-
-/// The split comes while osd.2 removes the copy, whose objects are also the children's.
-#[test]
-fn split_during_the_removal_ends_the_children_too() {
-    let mut cluster = with_unreadable(2);
-    cluster.stalled.insert(2);
-    release(&mut cluster);
-    assert_eq!(cluster.releases, [(2, pg())]);
-    cluster.split(4);
-    for pg in (0..4).map(pg_of) {
-        let state = cluster.report_of(pg).status.state;
-        assert!(state.has(PgState::ACTIVE) && state.has(PgState::INCONSISTENT), "{pg}: {state}");
-    }
-    cluster.stalled.clear();
-    cluster.run();
-    cluster.pass(5_000);
-    cluster.pass(5_000);
-    for pg in (0..4).map(pg_of) {
-        assert_eq!(cluster.report_of(pg).status.state.to_string(), "active+clean", "{pg}");
-    }
-    assert_eq!(cluster.releases, [(2, pg())]);
-    assert_eq!(
-        (cluster.get("a"), cluster.get("b"), cluster.get("c")),
-        ("kept".into(), "kept".into(), "kept".into())
-    );
 }
 
 #[test]
