@@ -287,6 +287,7 @@ fn returning_osd_catches_up_from_a_resting_log() {
 fn pg_goes_on_without_a_member_whose_log_is_unreadable() {
     for bad in 0..3 {
         let (mut cluster, tid) = resting_cluster(3);
+        cluster.set_flags(osd_map::MapFlags::NOBACKFILL);
         cluster.hosts.get_mut(&bad).unwrap().bad_log = Some(pg());
         cluster.send("c", append());
         cluster.run();
@@ -302,6 +303,7 @@ fn pg_goes_on_without_a_member_whose_log_is_unreadable() {
         assert_eq!(cluster.interval.acting, rest);
         // The restart can read it, and it gets what it missed.
         let store = cluster.kill(bad);
+        cluster.flags = 0;
         cluster.interval(rest.clone(), rest.clone());
         cluster.run();
         cluster.start(bad, store);

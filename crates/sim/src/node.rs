@@ -53,6 +53,10 @@ pub trait Node {
     fn flip_bit(&mut self) -> bool {
         false
     }
+    /// Flips the same bit of two equal blocks, as the copies of a chunk of a PG log are. False without such blocks.
+    fn flip_twins(&mut self) -> bool {
+        false
+    }
     /// Makes a block unreadable until then. False without a disk or data.
     fn fail_reads(&mut self, _until: Time) -> bool {
         false

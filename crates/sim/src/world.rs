@@ -569,6 +569,7 @@ impl World {
                 return has_hung;
             }
             Fault::FlipBit { node } => return is_up(node) && self.nodes[node.0].flip_bit(),
+            Fault::FlipTwins { node } => return is_up(node) && self.nodes[node.0].flip_twins(),
             Fault::FailReads { node, fails_for } => {
                 let until = self.local(node, now + fails_for);
                 return is_up(node) && self.nodes[node.0].fail_reads(until);

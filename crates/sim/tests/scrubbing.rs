@@ -9,6 +9,7 @@ use std::time::Duration;
 const DAMAGE: &[&str] = &["scrub", "copy differs", "bit flip on OSD disk", "unreadable block"];
 const FAILURES: &[&str] =
     &["scrub", "copy differs", "bit flip on OSD disk", "OSD crash", "node isolated", "PG split", "PG merge"];
+const LOGS: &[&str] = &["bit flip in both copies of a log", "OSD crash", "PG split"];
 
 fn run(seed: u64, faults: &'static [&'static str]) -> Report {
     let pool = PoolConfig { pg_num: 8, ..PoolConfig::of_size(3) };
@@ -47,4 +48,20 @@ fn damaged_copies_are_repaired() {
 #[test]
 fn scrubs_between_failures_leave_equal_copies() {
     hold(0..1, FAILURES);
+}
+
+/// An OSD that has started reads logs which have rotted. It gets new copies of these PGs, and all PGs become clean.
+#[test]
+fn copies_with_rotten_logs_are_replaced() {
+    let mut unreadable = 0;
+    for seed in 0..12 {
+        let report = run(seed, LOGS);
+        assert!(report.is_clean(), "seed {seed}: {report}");
+        let states = report.coverage.states.iter().filter(|((_, state), _)| *state == "unreadable");
+        unreadable += states.map(|(_, count)| *count).sum::<u64>();
+        if unreadable > 0 && seed >= 2 {
+            break;
+        }
+    }
+    assert!(unreadable > 0, "no log was read");
 }

@@ -1,4 +1,5 @@
-//! Copies of PGs that began again: an operator removed a copy from the stopped OSD, or imported one.
+//! Copies of PGs that began again: an operator removed a copy from the stopped OSD or imported one, or a copy that could not be
+//! read was removed.
 //!
 //! The store is older than such a copy. Its OSD may have been a member of intervals whose writes the present copy lacks, so
 //! it must not report that the store has held the PG all the time (see [`wire::types::PgCopyInfo::store_since`]).
@@ -56,6 +57,21 @@ impl CopyStarts {
         of_pool.filter(has_it).map(|(_, start)| start.since).fold(store_since, Epoch::max)
     }
 
+    /// Adds a start. Returns it, and the starts of children that have left the PG since its last start: these go on from there.
+    pub fn begin(&mut self, pg: PgId, start: CopyStart) -> Vec<(PgId, CopyStart)> {
+        let mut begun = Vec::new();
+        if let Some(old) = self.0.get(&pg).filter(|old| old.split_bits < start.split_bits) {
+            let before = CopyStart { split_bits: start.split_bits, ..*old };
+            let children = 1..1u32 << (start.split_bits - old.split_bits).min(31);
+            let seed = |child: u32| u32::checked_shl(child, old.split_bits.into()).map(|high| high | pg.seed);
+            begun.extend(children.filter_map(seed).map(|seed| (PgId { seed, ..pg }, before)));
+            begun.retain(|(child, _)| !self.0.contains_key(child));
+        }
+        begun.push((pg, start));
+        self.0.extend(begun.iter().copied());
+        begun
+    }
+
     /// Forgets the PGs of deleted pools, and returns them.
     pub fn forget_deleted(&mut self, map: &OsdMap) -> Vec<PgId> {
         self.0.extract_if(.., |pg, _| !map.pools.contains_key(&pg.pool)).map(|(pg, _)| pg).collect()
@@ -80,6 +96,20 @@ mod tests {
         assert_eq!(starts.since(PgId { pool: 4, seed: 1 }, 7), 7);
         assert_eq!(starts.since(pg(1), 50), 50, "the whole store began later");
         assert_eq!(starts.since(pg(1), 0), 0, "an OSD that was never up has held nothing");
+    }
+
+    #[test]
+    fn second_start_leaves_children_theirs() {
+        let mut starts = CopyStarts([(pg(1), CopyStart { since: 40, split_bits: 2 })].into());
+        // The PG was split into 1, 5, 9 and 13 since.
+        let begun = starts.begin(pg(1), CopyStart { since: 90, split_bits: 4 });
+        assert_eq!(begun.len(), 4);
+        for (seed, since) in [(1, 90), (5, 40), (9, 40), (13, 40), (17, 90), (21, 40), (2, 7)] {
+            assert_eq!(starts.since(pg(seed), 7), since, "3.{seed:x}");
+        }
+        // After a merge the copy has the objects of more hashes.
+        assert_eq!(starts.begin(pg(1), CopyStart { since: 95, split_bits: 2 }).len(), 1);
+        assert_eq!((starts.since(pg(5), 7), starts.since(pg(1), 7)), (95, 95));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! "superblock"         Lineage
 //! "unsettled"          Births: PGs that have had no primary yet
 //! 'i' i64be u32be      Record: the intervals of the PG of this pool and seed, as of "full"
-//! 'c' i64be u32be      CopyStart: an operator removed or imported the copy of the PG of this pool and seed
+//! 'c' i64be u32be      CopyStart: the copy of the PG of this pool and seed began again
 //! "births"             of release 0.1.0: OldBirths
 //! 'm' u32be epoch      an OSDMap increment, as it came
 //! "full"               the newest OSDMap, whole
@@ -186,6 +186,15 @@ impl History {
     /// Records that changed without a map.
     pub fn save_records(records: RecordChanges) -> Transaction {
         Transaction { collection: Collection::Meta, changes: record_changes(records) }
+    }
+
+    /// A PG's copy begins again, and has nothing of the one before. With records that changed without a map.
+    pub fn begin_copy(&mut self, pg: PgId, start: CopyStart, records: RecordChanges) -> Transaction {
+        let begun = Arc::make_mut(&mut self.copy_starts).begin(pg, start).into_iter();
+        let entries = begun.map(|(pg, start)| (CopyStart::key(pg), start.to_bytes())).collect();
+        let mut changes = vec![Change::OmapSet { object: object(), entries }];
+        changes.extend(record_changes(records));
+        Transaction { collection: Collection::Meta, changes }
     }
 
     pub fn save_lineage(&self) -> Transaction {

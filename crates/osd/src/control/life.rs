@@ -515,6 +515,7 @@ impl Control {
             self.life.phase = Phase::Stopped;
             fx.push(Effect::Stopped);
         }
+        self.on_rebuild_noted(tag, fx);
     }
 }
 

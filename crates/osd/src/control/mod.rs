@@ -1,7 +1,7 @@
 //! The part of an OSD that is there once: its life with the monitor, the manager and its neighbours.
 //!
 //! One file an affair: `history` (the maps and the store's own lineage), `holdings` (the PGs of this OSD, and the orders
-//! that a map gives for each), `intervals` (of one PG), `copy_starts` (copies that an operator removed or imported),
+//! that a map gives for each), `intervals` (of one PG), `copy_starts` (copies that began again), `rebuilds` (those that could not be read),
 //! `life` (boot, beacons, full states, stopping), `wishes` (`up_thru` and `pg_temp`), `neighbours` (heartbeats), `pulse`
 //! and `stalls` (signs of life and of hanging parts), `reports` (figures for the manager), `moves` (PGs that go from core
 //! to core), `merging` (PGs that become one), `full_pools`, `commands` (`ceph tell osd.N`).
@@ -25,6 +25,7 @@ mod pg_query;
 mod pg_stats;
 mod ping_times;
 mod pulse;
+mod rebuilds;
 mod reports;
 mod restart;
 mod signals;
@@ -63,7 +64,7 @@ use store::{Collection, Compressed, Transaction, Usage};
 use wire::messages::{Body, MOSDMap, MOSDPGCreate2, MOSDPGCreated, Message, PaxosHeader};
 use wire::types::{
     AddrKind, EntityAddr, EntityKind, Epoch, LogPriority, OsdMap, PgId, PoolFlags, PoolOption,
-    PoolOptionValue, UTime,
+    PoolOptionValue, SpgId, UTime,
 };
 
 /// Services that an OSD needs tickets for: the manager for its reports, other OSDs for heartbeats.
@@ -104,6 +105,8 @@ pub struct Control {
     stages: pg_query::Stages,
     /// Lines for the cluster log, until the OSD is up.
     unreadable_pgs: Vec<String>,
+    /// Copies whose new beginning is on its way to stable storage.
+    rebuilds: BTreeMap<Tag, (CoreId, SpgId)>,
     signals: signals::Signals,
     pace: crate::pace::Law,
     /// Commands `restart` that wait for [`Input::RestartChecked`].
@@ -153,6 +156,7 @@ impl Control {
             pg_reports: BTreeMap::new(),
             stages: pg_query::Stages::default(),
             unreadable_pgs: Vec::new(),
+            rebuilds: BTreeMap::new(),
             signals: signals::Signals::default(),
             pace: crate::pace::Law::default(),
             restarts: Vec::new(),
@@ -493,6 +497,7 @@ impl Control {
                 self.found_unreadable(pg.pg, &why, fx);
                 self.tell_unreadable(now, fx);
             }
+            ToControl::Released { pg, split_bits } => self.note_rebuild(now, core, pg, split_bits, fx),
             ToControl::NeedUpThru { since } => self.want_up_thru(now, since, fx),
             ToControl::WantActing { pg, acting } => self.want_acting(now, pg.pg, acting, fx),
             ToControl::LeasesUsed { osds, is_for_copies } => self.keep_leases(now, &osds, is_for_copies),

@@ -217,8 +217,8 @@ impl Control {
     pub(super) fn found_unreadable(&mut self, pg: PgId, why: &str, fx: &mut Fx) {
         let osd = self.config.osd.0;
         let text = format!(
-            "{pg}: osd.{osd} cannot read its copy and does not serve it ({why}): once the PG is active without it, stop the \
-             OSD and run `shoal store pg remove`, and it gets a new copy"
+            "{pg}: osd.{osd} cannot read its copy and does not serve it ({why}). It gets a new copy when min_size other \
+             copies are whole and the PG has no unfound or damaged objects"
         );
         self.log(Level::Error, text.clone(), fx);
         self.unreadable_pgs.push(text);

@@ -170,6 +170,8 @@ pub struct Peer {
     pub reached: Option<i64>,
     /// Of a member of the source of a pending merge: its copies can become one, or cannot.
     pub is_merge_ready: Option<bool>,
+    /// Its unreadable copy may be removed: it was told so.
+    pub is_released: bool,
 }
 
 impl Peer {

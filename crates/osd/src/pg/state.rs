@@ -31,7 +31,8 @@ pub enum PgPhase {
     Replica,
     /// Held here, and the map does not name this OSD.
     Stray,
-    /// Held here, and its records cannot be read: it may have any write, and serves none. It stays so until the next start.
+    /// Held here, and its records cannot be read: it may have any write, and serves none. It stays so until the next start, or
+    /// until its primary releases it ([`crate::shard`]'s `release`).
     Unreadable,
     /// Its objects are being removed.
     Removing,
@@ -45,6 +46,10 @@ pub struct Pg {
     pub phase: PgPhase,
     /// Low bits of the hash that all its objects share with its seed.
     pub split_bits: u8,
+    /// Of an unreadable copy: the PG was split or merged since, and the store keeps the copy as it was before that.
+    pub is_store_behind: bool,
+    /// Of an unreadable copy that is being removed: the low bits that the objects of its collection share.
+    pub released: Option<u8>,
     /// How often it has moved from one core's store to another's.
     pub moves: u32,
     pub history: PgHistory,
@@ -115,6 +120,8 @@ impl Pg {
             meta: ObjectId::pg_meta(id),
             phase,
             split_bits,
+            is_store_behind: false,
+            released: None,
             moves: 0,
             history: PgHistory::default(),
             progress: PgProgress::default(),

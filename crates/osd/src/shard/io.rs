@@ -248,6 +248,12 @@ pub enum ToControl {
         pg: SpgId,
         why: String,
     },
+    /// The primary does not need this copy, which cannot be read. The daemon's records are to say that it begins again; then
+    /// [`PgOrder::Rebuild`] follows.
+    Released {
+        pg: SpgId,
+        split_bits: u8,
+    },
     /// The primary of an interval that began at `since` may not serve before the map has its `up_thru` there.
     NeedUpThru {
         since: Epoch,
@@ -451,4 +457,6 @@ pub enum PgOrder {
     Merge { pg: SpgId, source: Option<SpgId>, split_bits: u8, epoch: Epoch, versions: Option<MergeVersions> },
     /// Its pool is gone, or it was merged and the copy is of no use.
     Remove { pg: SpgId },
+    /// The copy cannot be read and nobody needs it: it goes, and begins again where the map names this OSD.
+    Rebuild { pg: SpgId },
 }

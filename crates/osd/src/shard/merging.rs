@@ -166,7 +166,7 @@ impl Shard {
         }
         if self.pgs[key].phase == PgPhase::Unreadable {
             // It stays so until the next start, which gives the order again.
-            self.pgs[key].split_bits = split_bits;
+            (self.pgs[key].split_bits, self.pgs[key].is_store_behind) = (split_bits, true);
             return source.into_iter().for_each(|source| self.remove_source(source, fx));
         }
         // Two store shards have no transaction in common.

@@ -21,6 +21,7 @@ pub mod moving;
 mod op;
 mod orders;
 mod pacing;
+mod release;
 mod replicated;
 mod rest;
 mod room;

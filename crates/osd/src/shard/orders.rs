@@ -238,7 +238,8 @@ impl Shard {
             (PgOrder::Remove { .. }, Some(key)) => self.begin_removal(key, fx),
             // It was removed a moment ago.
             (PgOrder::Remove { pg }, None) => fx.push(Effect::Control(ToControl::Removed { pg })),
-            (PgOrder::Idle { .. } | PgOrder::Split { .. }, None) => {}
+            (PgOrder::Rebuild { .. }, Some(key)) => self.begin_rebuild(key, fx),
+            (PgOrder::Idle { .. } | PgOrder::Split { .. } | PgOrder::Rebuild { .. }, None) => {}
         }
     }
 
@@ -252,7 +253,10 @@ impl Shard {
                 }
             }
             order @ PgOrder::Merge { .. } => self.obey_merge(None, order, fx),
-            PgOrder::Interval { .. } | PgOrder::Idle { .. } | PgOrder::Remove { .. } => {}
+            PgOrder::Interval { .. }
+            | PgOrder::Idle { .. }
+            | PgOrder::Remove { .. }
+            | PgOrder::Rebuild { .. } => {}
         }
     }
 
@@ -402,9 +406,9 @@ impl Shard {
     /// The children are as unreadable as their parent. The store keeps everything as it is: also what it has of a child is the
     /// beginning of a split that a crash interrupted.
     fn split_unreadable(&mut self, key: Key, split_bits: u8, children: &[(SpgId, u8)]) {
-        self.pgs[key].split_bits = split_bits;
+        (self.pgs[key].split_bits, self.pgs[key].is_store_behind) = (split_bits, true);
         for (id, bits) in children {
-            self.insert_pg(Pg::unreadable(*id, *bits));
+            self.insert_pg(Pg { is_store_behind: true, ..Pg::unreadable(*id, *bits) });
         }
     }
 
@@ -425,6 +429,10 @@ impl Shard {
         let is_unreadable = self.pgs[key].phase == PgPhase::Unreadable;
         self.end_role(key, PgPhase::Removing, fx);
         self.let_go(key, fx);
+        if self.pgs[key].released.is_some() {
+            // Its removal is under way.
+            return;
+        }
         if is_unreadable {
             // Its collection stays for a person to look at.
             return self.on_removed(key, fx);
@@ -502,9 +510,12 @@ impl Shard {
     }
 
     pub(super) fn on_removed(&mut self, pg_key: Key, fx: &mut Fx) {
-        let pg = self.pgs[pg_key].id;
+        let (pg, released) = (self.pgs[pg_key].id, self.pgs[pg_key].released);
         self.remove_pg(pg_key);
         fx.push(Effect::Control(ToControl::Removed { pg }));
+        if let Some(split_bits) = released {
+            self.remove_released_children(pg, split_bits, fx);
+        }
     }
 
     pub(super) fn report(&mut self, now: Time, fx: &mut Fx) {
@@ -543,7 +554,8 @@ impl PgOrder {
             | PgOrder::Idle { pg }
             | PgOrder::Split { pg, .. }
             | PgOrder::Merge { pg, .. }
-            | PgOrder::Remove { pg } => *pg,
+            | PgOrder::Remove { pg }
+            | PgOrder::Rebuild { pg } => *pg,
         }
     }
 }

@@ -191,6 +191,7 @@ impl Shard {
         let is_member = interval.acting.contains(&own) || interval.up.contains(&own);
         *pg = Pg {
             moves: pg.moves,
+            unsaved: pg.unsaved,
             // The target of a merge waits for this copy, and goes on without it.
             merges_into: pg.merges_into.take(),
             after_loading: std::mem::take(&mut pg.after_loading),

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use super::*;
-use osd::control::{CopyStarts, MergeVersions};
+use osd::control::{CopyStart, CopyStarts, MergeVersions};
 use osd::pg::log::LogLimits;
 use osd::shard::{Interval, MergeState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,8 @@ pub struct Cluster {
     pub created: Epoch,
     /// Number of times that a primary said that the PG was created.
     pub creations: usize,
+    /// Copies that their primary has released: OSDs and PGs.
+    pub releases: Vec<(i32, SpgId)>,
 }
 
 const MIN_SIZE: u32 = 1;
@@ -91,6 +93,7 @@ impl Cluster {
             not_given_up: Vec::new(),
             created: 0,
             creations: 0,
+            releases: Vec::new(),
         };
         for host in cluster.hosts.values_mut() {
             host.open(1, 4100);
@@ -336,22 +339,60 @@ impl Cluster {
     /// Carries out what primaries ask the monitor for.
     pub fn take_wishes(&mut self) -> bool {
         let mut wish = None;
-        for host in self.hosts.values_mut() {
+        let (mut released, mut removed) = (Vec::new(), Vec::new());
+        for (osd, host) in &mut self.hosts {
             for said in host.control.drain(..) {
                 match said {
                     ToControl::WantActing { acting, .. } => wish = Some(acting),
                     ToControl::Created { .. } => self.creations += 1,
                     ToControl::MergeState { state, .. } => self.merge_state = Some(state),
                     ToControl::NotGivenUp { osd, objects, .. } => self.not_given_up.push((osd, objects)),
+                    ToControl::Released { pg, split_bits } => released.push((*osd, pg, split_bits)),
+                    ToControl::Removed { pg } => removed.push((*osd, pg)),
                     ToControl::Rejected { why } => assert!(why.contains("cannot be read"), "{why}"),
                     _ => {}
                 }
             }
         }
-        let Some(acting) = wish else { return false };
+        let mut has_done = !released.is_empty();
+        for (osd, pg, split_bits) in released {
+            self.releases.push((osd, pg));
+            let start = CopyStart { since: self.epoch + 1, split_bits };
+            self.copy_starts.entry(osd).or_default().begin(pg.pg, start);
+            self.order(osd, vec![PgOrder::Rebuild { pg }]);
+        }
+        for (osd, pg) in removed {
+            has_done |= self.order_again(osd, pg);
+        }
+        let Some(acting) = wish else { return has_done };
         let up = self.interval.up.clone();
         let acting = if acting.is_empty() { up.clone() } else { acting };
         self.interval(up, acting);
+        true
+    }
+
+    /// Orders of an OSD's control machine without a new map.
+    pub fn order(&mut self, osd: i32, orders: Vec<PgOrder>) {
+        let starts = Arc::new(self.copy_starts.get(&osd).cloned().unwrap_or_default());
+        let view = ClusterView { copy_starts: starts, ..self.view() };
+        let host = self.hosts.get_mut(&osd).expect("it runs");
+        host.view = view.clone();
+        host.step(Input::Map { view: Arc::new(view), orders });
+    }
+
+    /// The map names an OSD that has removed its copy. False if it does not.
+    fn order_again(&mut self, osd: i32, pg: SpgId) -> bool {
+        let is_named = self.interval.acting.contains(&osd) || self.interval.up.contains(&osd);
+        let is_here = self.hosts[&osd].shard.copies().any(|copy| copy.id == pg);
+        if !is_named || is_here || pg.pg.seed >= self.pg_num {
+            return false;
+        }
+        let (interval, past) = (Arc::new(self.interval.clone()), Arc::new(self.past.clone()));
+        let split_bits = self.pg_num.ilog2() as u8;
+        self.order(
+            osd,
+            vec![PgOrder::Interval { pg, split_bits, created: 0, is_birth: false, interval, past }],
+        );
         true
     }
 
@@ -492,6 +533,15 @@ impl Cluster {
             Err(_) => None,
         }
     }
+}
+
+/// The store has the objects of its PG, and not the PG's records.
+pub fn without_records(mut store: MemoryStore) -> MemoryStore {
+    let object = ObjectId::pg_meta(pg());
+    let changes = vec![Change::Remove { object: object.clone() }, Change::Touch { object }];
+    store.submit(u64::MAX, store::Transaction { collection: Collection::Pg(pg()), changes });
+    while store.poll(&mut Vec::new()) {}
+    store
 }
 
 /// The PG with this seed.

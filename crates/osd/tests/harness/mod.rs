@@ -171,6 +171,8 @@ impl Host {
                 Effect::Send { conn, message } => self.sent.push_back((conn, message)),
                 Effect::Submit { tag, transaction } => {
                     transaction.changes.iter().for_each(|change| self.replace_rot(change));
+                    let is_emptied = transaction.changes.contains(&Change::RemoveCollection);
+                    self.bad_log.take_if(|pg| is_emptied && transaction.collection == Collection::Pg(*pg));
                     self.store.submit(tag.0, transaction);
                 }
                 Effect::Read { tag, request } if self.is_rotten(&request) => self.failed_reads.push(tag),

@@ -106,7 +106,9 @@ impl Atlas {
                 return Some(Fault::Blackout { nodes, death, down_max, loses: None });
             }
             Fault::FlipBit { node } | Fault::FailReads { node, .. } => self.may_rot(node),
-            Fault::SpoilCopy { node } => self.has_majorities && self.may_rot(node),
+            Fault::SpoilCopy { node } | Fault::FlipTwins { node } => {
+                self.has_majorities && self.may_rot(node)
+            }
             Fault::Command {
                 command: Command::PoolSize { size: 1, .. } | Command::PoolMinSize { min_size: 1, .. },
                 ..

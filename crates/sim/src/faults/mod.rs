@@ -52,6 +52,8 @@ pub enum Fault {
     HangCore { node: NodeId, pick: u64, hangs_for: Duration },
     /// One bit of the data on the node's disk flips.
     FlipBit { node: NodeId },
+    /// The same bit of two equal blocks flips on the node's disk: a PG's log is lost with both its copies.
+    FlipTwins { node: NodeId },
     /// One block of the node's disk returns errors on read.
     FailReads { node: NodeId, fails_for: Duration },
     /// Every read of the node's disk returns an error, as while a controller resets. Then all is there again.
@@ -117,6 +119,7 @@ impl Fault {
             | Fault::Stop { .. }
             | Fault::LoseDisk { .. }
             | Fault::FlipBit { .. }
+            | Fault::FlipTwins { .. }
             | Fault::FailReads { .. }
             | Fault::ResetDisk { .. }
             | Fault::FillDisk { .. }

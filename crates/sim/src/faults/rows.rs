@@ -721,4 +721,11 @@ pub static ROWS: &[Row] = &[
         damages: Damage::Block,
         draw: |random, cast| Some(Fault::SpoilCopy { node: any(random, &cast.osds)? }),
     },
+    Row {
+        name: "bit flip in both copies of a log",
+        every: secs(20),
+        seeds_of_8: 3,
+        damages: Damage::Block,
+        draw: |random, cast| Some(Fault::FlipTwins { node: disk(random, cast)? }),
+    },
 ];

@@ -84,9 +84,10 @@ pub(super) struct Disk {
     is_stopping: bool,
     /// The last process ended cleanly, so its successor must find an empty log.
     has_empty_log: bool,
-    /// A pending bit flip: block number, its bytes, and the batch of the log. It waits until the bytes are known to be
-    /// flushed.
-    to_flip: Option<(u64, Bytes, u64)>,
+    /// A pending bit flip: blocks with these bytes, and the batch of the log. It waits until the bytes are known to be flushed.
+    to_flip: Option<(Vec<u64>, Bytes, u64)>,
+    /// For rot of blocks that are equal.
+    twin_dice: Dice,
     /// Blocks with a flipped bit, with their bytes after the flip. A new write heals a block.
     rotten: BTreeMap<u64, Bytes>,
     /// An unreadable block and the end of its failure. A new write heals it, as a drive remaps a bad sector. Reports may
@@ -160,6 +161,7 @@ impl Disk {
             is_stopping: false,
             has_empty_log: false,
             to_flip: None,
+            twin_dice: Dice::new(seed ^ 0x7d),
             rotten: BTreeMap::new(),
             unreadable: None,
             faults_until: None,
@@ -329,22 +331,48 @@ impl Disk {
     /// Schedules a bit flip in stored data, once the data is known to be flushed.
     pub(super) fn flip_bit(&mut self) -> bool {
         let Some(block) = self.stored_block() else { return false };
-        let batches = self.shard.as_ref().map_or(0, |shard| shard.figures().batches);
-        self.to_flip = Some((block, self.device.peek(block * BLOCK_BYTES), batches));
+        self.flip_later(vec![block]);
         true
     }
 
+    /// The same in two blocks with the same bytes: mostly those are the two copies of a chunk of a PG log.
+    pub(super) fn flip_twins(&mut self) -> bool {
+        let Some(shard) = &self.shard else { return false };
+        let mut seen: BTreeMap<Bytes, u64> = BTreeMap::new();
+        let mut twins = Vec::new();
+        for block in shard.stored_runs().flat_map(|run| run.blocks()) {
+            if let Some(twin) = seen.insert(self.device.peek(block * BLOCK_BYTES), block) {
+                twins.push([twin, block]);
+            }
+        }
+        if twins.is_empty() {
+            return false;
+        }
+        let at = self.twin_dice.below(twins.len() as u64) as usize;
+        self.flip_later(twins[at].to_vec());
+        true
+    }
+
+    /// The blocks have the same bytes.
+    fn flip_later(&mut self, blocks: Vec<u64>) {
+        let batches = self.shard.as_ref().map_or(0, |shard| shard.figures().batches);
+        let bytes = self.device.peek(blocks[0] * BLOCK_BYTES);
+        self.to_flip = Some((blocks, bytes, batches));
+    }
+
     fn flip_when_old(&mut self) {
-        let Some((block, bytes, batch)) = &self.to_flip else { return };
-        let (block, batch) = (*block, *batch);
-        let offset = block * BLOCK_BYTES;
+        let Some((blocks, bytes, batch)) = &self.to_flip else { return };
+        let (blocks, batch) = (blocks.clone(), *batch);
         let shard = self.shard.as_ref().expect("a node that is up has its store");
-        if self.device.peek(offset) != *bytes {
+        if blocks.iter().any(|block| self.device.peek(block * BLOCK_BYTES) != *bytes) {
             self.to_flip = None;
         } else if shard.figures().batches >= batch + BATCHES_UNTIL_KEPT {
             let (at, bit) = (self.dice.below(BLOCK_BYTES) as usize, self.dice.below(8));
-            self.device.poke(offset, |block| block[at] ^= 1 << bit);
-            self.rotten.insert(block, self.device.peek(offset));
+            for block in blocks {
+                let offset = block * BLOCK_BYTES;
+                self.device.poke(offset, |block| block[at] ^= 1 << bit);
+                self.rotten.insert(block, self.device.peek(offset));
+            }
             (self.to_flip, self.was_broken) = (None, true);
         }
     }

@@ -609,6 +609,11 @@ impl Node for OsdNode {
         self.cores[at].store.any_disk(&mut self.random).is_some_and(Disk::flip_bit)
     }
 
+    fn flip_twins(&mut self) -> bool {
+        let at = self.random.below(self.cores.len() as u64) as usize;
+        self.cores[at].store.any_disk(&mut self.random).is_some_and(Disk::flip_twins)
+    }
+
     fn fail_reads(&mut self, until: Time) -> bool {
         let at = self.random.below(self.cores.len() as u64) as usize;
         self.cores[at].store.any_disk(&mut self.random).is_some_and(|disk| disk.fail_reads(until))

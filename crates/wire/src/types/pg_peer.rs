@@ -455,7 +455,8 @@ pub enum PeerBody {
     Clean {
         epoch: Epoch,
     },
-    /// Holder that the map does not name: remove the copy, which nobody needs.
+    /// Primary to holder: remove the copy, which nobody needs. The map does not name the holder, or the holder cannot read the
+    /// copy and gets a new one.
     Remove,
     /// Primary to a member that it is to recover or backfill.
     Reserve(PlaceRequest),

@@ -184,3 +184,54 @@ fn rotten_chunk_costs_log_with_its_copy_only() {
     let report = shard.check(Depth::Deep, &mut || ());
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
+
+/// An OSD replaces a copy of a PG whose log cannot be read: new records, removal, and a collection of the same name.
+#[test]
+fn collection_with_a_rotten_log_is_replaced() {
+    let mut rig = Rig::new(16 << 20, 1 << 20, Pace::AtOnce, 4, options());
+    let records = (1..=200).map(|version| (key(version), vec![version as u8; 150].into())).collect();
+    let meta = ObjectId::pg_meta(pg(0));
+    let changes = vec![
+        Change::CreateCollection { split_bits: 0 },
+        Change::OmapSetHeader { object: meta.clone(), header: "old".into() },
+        Change::LogAppend { records },
+    ];
+    rig.submit(Transaction { collection: home(), changes });
+    rig.settle();
+    rig.shard.force_checkpoint();
+    rig.settle();
+    let stored: Vec<u64> = rig.shard.stored_runs().flat_map(|run| run.blocks()).collect();
+    for number in [stored[1], stored[stored.len() / 2 + 1]] {
+        rig.disk.poke(number * BLOCK as u64, |block| block[77] ^= 4);
+    }
+    let queries = || vec![Query::OmapHeader, Query::LogList { after: key(0), max: 1000 }];
+    let mut shard = open(&rig.disk, options());
+    assert_eq!(ask(&mut shard, home(), &meta, queries()), Err(ReadError::Corrupt));
+
+    let changes = vec![
+        Change::Touch { object: meta.clone() },
+        Change::OmapClear { object: meta.clone() },
+        Change::LogClear,
+        Change::OmapSetHeader { object: meta.clone(), header: "incomplete".into() },
+    ];
+    shard.submit(1, Transaction { collection: home(), changes });
+    super::settle(&mut shard);
+    let expected = |header: &'static str, records| {
+        Ok(vec![Answer::OmapHeader(header.into()), Answer::LogList { records, more: false }])
+    };
+    assert_eq!(ask(&mut shard, home(), &meta, queries()), expected("incomplete", Vec::new()));
+    store::moving::remove(&mut shard, home(), &mut |_| ()).expect("it is removed");
+    let again = vec![(key(1), "again".into())];
+    let changes = vec![
+        Change::CreateCollection { split_bits: 0 },
+        Change::OmapSetHeader { object: meta.clone(), header: "new".into() },
+        Change::LogAppend { records: again.clone() },
+    ];
+    shard.submit(2, Transaction { collection: home(), changes });
+    shard.force_checkpoint();
+    super::settle(&mut shard);
+    let mut shard = open(&rig.disk, options());
+    assert_eq!(ask(&mut shard, home(), &meta, queries()), expected("new", again));
+    let report = shard.check(Depth::Deep, &mut || ());
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}

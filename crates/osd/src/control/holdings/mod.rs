@@ -195,6 +195,17 @@ impl Holdings {
         is_wanted
     }
 
+    /// The copy of the core is to begin again, and not as a birth. False if the core has none that counts.
+    pub fn begin_again(&mut self, pg: PgId, core: CoreId) -> bool {
+        let Some(entry) = self.entries.get_mut(&pg) else { return false };
+        let is_held = entry.holding == Holding::Held && entry.core == core;
+        if is_held {
+            entry.intervals.is_birth = false;
+            self.unsaved.insert(pg);
+        }
+        is_held
+    }
+
     /// A core has a copy of the PG that does not count, or begins one.
     pub fn leave(&mut self, pg: PgId, core: CoreId) {
         self.left.insert((pg, core));

@@ -55,6 +55,10 @@ impl Shard {
         );
         if pg.phase == PgPhase::Unreadable {
             self.let_go(key, fx);
+            if !is_member {
+                self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
+                self.announce_stray(now, key, fx);
+            }
             return self.yield_primacy(key, fx);
         }
         if is_primary {
@@ -93,7 +97,7 @@ impl Shard {
     pub(super) fn announce_stray(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let pg = &self.pgs[key];
         let primary = pg.interval.primary;
-        if primary >= 0 && primary != self.config.osd.0 && pg.phase == PgPhase::Stray {
+        if primary >= 0 && primary != self.config.osd.0 && pg.is_beside() {
             self.report_copy(now, key, fx);
         }
     }
@@ -186,7 +190,9 @@ impl Shard {
 
     pub(in crate::shard) fn ask_again(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let Some(pg) = self.pgs.get(key) else { return };
-        if pg.phase == PgPhase::Stray && pg.moving.is_none() {
+        let own = self.config.osd.0;
+        let is_member = pg.interval.acting.contains(&own) || pg.interval.up.contains(&own);
+        if pg.is_beside() && !is_member && pg.moving.is_none() {
             self.announce_stray(now, key, fx);
             self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
             return;
@@ -199,10 +205,16 @@ impl Shard {
         self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
     }
 
-    /// The primary wants this copy removed: every member has everything.
-    pub(super) fn on_remove(&mut self, key: Key, fx: &mut Fx) {
-        if self.pgs[key].phase == PgPhase::Stray && self.pgs[key].moving.is_none() {
-            self.begin_removal(key, fx);
+    /// The primary wants this copy removed: every member has everything, or enough of them have and it cannot be read here.
+    pub(super) fn on_remove(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let pg = &self.pgs[key];
+        match (pg.phase, &pg.role) {
+            _ if pg.moving.is_some() => {}
+            (PgPhase::Stray, _) => self.begin_removal(key, fx),
+            (PgPhase::Unreadable, _) => self.ask_for_rebuild(key, fx),
+            // The primary has not heard of the new copy.
+            (PgPhase::Replica, Role::Replica(Replica::Waiting)) => self.report_copy(now, key, fx),
+            _ => {}
         }
     }
 

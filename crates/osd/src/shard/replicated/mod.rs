@@ -7,7 +7,8 @@
 //! authoritative copy (`peering`, `choose`, `unacknowledged`), makes every member take over its log (`activation`), serves and
 //! replicates writes (`writes`), and brings members the objects that they lack: those that the log names (`recovery`), or all of
 //! them (`backfill`), each object in bounded steps (`transfer`). An object that its disk has damaged comes from another member
-//! (`repair`). The operator may give up objects that no reachable OSD has (`lost`). Recovery and backfill begin with a place here
+//! (`repair`). A member whose copy cannot be read gets a new one (`release`). The operator may give up objects that no reachable OSD
+//! has (`lost`). Recovery and backfill begin with a place here
 //! and on every target (`reservation`, `places`), in the order of priorities, and pace themselves (`pace`). A primary answers reads
 //! while its members let it (`leases`), and so do replicas, where clients ask for that (`copy_reads`). The PG's backend tells what each member's store gets and which stores answer a read
 //! (`reads`).
@@ -31,6 +32,7 @@ mod places;
 mod push_queue;
 mod reads;
 mod recovery;
+mod release;
 mod repair;
 mod reservation;
 mod scan;

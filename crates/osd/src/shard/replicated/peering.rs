@@ -347,12 +347,19 @@ impl Shard {
         if is_member && report.info.store_since == UNREADABLE {
             return self.on_member_unreadable(now, key, from, report, fx);
         }
+        if is_member && primary.is_unreadable(from) {
+            return self.on_copy_rebuilt(key, from, report, fx);
+        }
         if is_member {
             // A member that has not heard of its activation, or whose answer was lost.
             return self.repeat_writes(key, Some(from), fx);
         }
         if primary.is_clean {
-            return self.tell_peer(key, from, PeerBody::Remove, fx);
+            let is_needed = report.info.store_since == UNREADABLE && self.pgs[key].has_damage();
+            if !is_needed {
+                self.tell_peer(key, from, PeerBody::Remove, fx);
+            }
+            return;
         }
         let peer = primary.peers.entry(from).or_insert_with(|| Peer::of(from, &map));
         let is_known = |known: &CopyReport| known.info == report.info && known.missing == report.missing;

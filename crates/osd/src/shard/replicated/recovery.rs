@@ -64,6 +64,7 @@ impl Shard {
         // The work may have changed: recovery is over, and a backfill comes next.
         let may_start = self.has_places(key, fx);
         self.go_on_backfilling(key, may_start, fx);
+        self.release_unreadable(key, fx);
         self.look_for_clean(key, fx);
     }
 
@@ -419,6 +420,7 @@ impl Shard {
         self.repeat_marking(key, only, fx);
         self.repeat_requests(key, only, fx);
         self.repeat_backfill(key, only, fx);
+        self.repeat_releases(key, only);
         self.go_on_recovering(key, fx);
     }
 
@@ -446,16 +448,21 @@ impl Shard {
         pg.forced = PgState::default();
         let epoch = interval.since;
         let members = primary.members.clone();
+        let unreadable: BTreeSet<i32> =
+            primary.peers.keys().copied().filter(|osd| primary.is_unreadable(*osd)).collect();
         let strays: Vec<(i32, Epoch)> = primary
             .peers
             .extract_if(.., |osd, _| !members.contains(osd))
             .map(|(osd, peer)| (osd, peer.up_from))
             .collect();
+        let has_damage = pg.has_damage();
         for osd in members {
             self.tell_peer(key, osd, PeerBody::Clean { epoch }, fx);
         }
         for (osd, up_from) in strays {
-            self.tell_peer(key, osd, PeerBody::Remove, fx);
+            if !(has_damage && unreadable.contains(&osd)) {
+                self.tell_peer(key, osd, PeerBody::Remove, fx);
+            }
             if let Some(keys) = self.strays.get_mut(&(osd, up_from)) {
                 keys.remove(&key);
             }

@@ -140,6 +140,7 @@ impl Shard {
             {
                 self.report_copy(now, key, fx);
             }
+            PeerBody::Remove if from_primary => self.on_remove(now, key, fx),
             _ if pg.phase == PgPhase::Unreadable => {}
             PeerBody::LogRequest { have } if from_primary => self.on_log_request(key, from, have, fx),
             PeerBody::Activate(activation) if from_primary => self.on_activate(now, key, activation, fx),
@@ -170,7 +171,6 @@ impl Shard {
                 self.on_scrub_reserved(key, from, id, is_granted, fx);
             }
             PeerBody::ReleaseScrub { .. } if from_primary => self.on_release_scrub(key),
-            PeerBody::Remove if from_primary => self.on_remove(key, fx),
             PeerBody::Push(push) => self.on_push(key, from, push, message.data, fx),
             PeerBody::Pushed(ack) => self.on_pushed(key, from, ack, fx),
             PeerBody::Report(report) if is_primary => {
@@ -197,7 +197,9 @@ impl Shard {
     /// the log of others there, and what a loss of power took back afterwards would be unfound.
     pub(super) fn report_copy(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
-        pg.owes_report = pg.unsaved != 0 && !planted::has(PlantedBug::ReportUnsaved);
+        // A copy that cannot be read claims nothing.
+        let is_read = pg.phase != PgPhase::Unreadable;
+        pg.owes_report = is_read && pg.unsaved != 0 && !planted::has(PlantedBug::ReportUnsaved);
         if !pg.owes_report {
             let (to, report) = (pg.interval.primary, self.report_of(now, &self.pgs[key]));
             self.tell_peer(key, to, PeerBody::Report(report), fx);
@@ -254,9 +256,9 @@ impl Shard {
         // One that arrives repeats everything when it lives here.
         let Some(pg) = self.pgs.get_mut(key).filter(|pg| !pg.is_arriving()) else { return };
         let concerns = |osd: i32| only.is_none_or(|only| only == osd);
-        let primary_osd = pg.interval.primary;
+        let (primary_osd, is_beside) = (pg.interval.primary, pg.is_beside());
         match &mut pg.role {
-            Role::None if pg.phase == PgPhase::Stray && concerns(primary_osd) => {
+            Role::None if is_beside && concerns(primary_osd) => {
                 return self.announce_stray(now, key, fx);
             }
             Role::None => return,

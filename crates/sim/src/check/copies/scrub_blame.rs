@@ -26,7 +26,10 @@ impl Damaged {
                 self.has_spoiled = true;
                 self.osds.extend(osd(node));
             }
-            Fault::FlipBit { node } | Fault::FailReads { node, .. } | Fault::ResetDisk { node, .. } => {
+            Fault::FlipBit { node }
+            | Fault::FlipTwins { node }
+            | Fault::FailReads { node, .. }
+            | Fault::ResetDisk { node, .. } => {
                 self.osds.extend(osd(node));
             }
             Fault::Scrub { .. } | Fault::Reset { .. } | Fault::ClockRate { .. } => return,
