@@ -395,7 +395,7 @@ mod tests {
             entries[0].data,
             wire::types::cls::rgw::DeletedEntry { key: key("a") }.to_vec(Features::NONE)
         );
-        assert_eq!(list(&mut o, ListEntriesOp { max: 1, ..op.clone() }).1, true);
+        assert!(list(&mut o, ListEntriesOp { max: 1, ..op.clone() }).1);
         o.call_bare("rgw", "reshard_log_trim").unwrap();
         assert_eq!((list(&mut o, op).0, header(&o).reshard_log_entries), (Vec::new(), 0));
         assert_eq!(o.call_bare("rgw", "reshard_log_trim"), Err(Errno::NODATA));

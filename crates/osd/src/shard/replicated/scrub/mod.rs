@@ -166,7 +166,7 @@ enum Look {
     /// At the copies of this object.
     Copies,
     /// At the head and its clones. The survey has come to `begin`.
-    Group { begin: HObject, group: Group },
+    Group { begin: HObject, group: Box<Group> },
 }
 
 impl Suspect {
@@ -177,7 +177,7 @@ impl Suspect {
     /// Head and clones, from the first clone on.
     fn group_of(head: &HObject) -> Suspect {
         let begin = HObject { snap: SnapId(0), ..head.clone() };
-        Suspect { object: head.clone(), look: Look::Group { begin, group: Group::default() } }
+        Suspect { object: head.clone(), look: Look::Group { begin, group: Box::default() } }
     }
 }
 
