@@ -8,19 +8,19 @@ use crate::features::TENTACLE;
 use crate::messages::{self, Body, Header, Message, MonPeerBody, Payload};
 use bytes::Bytes;
 
-/// The two bytes that stand for a type in the input of [`decode_type`]: the same however the table grows.
-pub fn type_tag(name: &str) -> u16 {
-    crc_fast::crc32_iscsi(name.as_bytes()) as u16
+/// The four bytes that stand for a type in the input of [`decode_type`]: the same however the table grows.
+pub fn type_tag(name: &str) -> u32 {
+    crc_fast::crc32_iscsi(name.as_bytes())
 }
 
-/// The first two bytes choose a type, the rest is the value.
+/// The first four bytes choose a type, the rest is the value.
 pub fn decode_type(data: &[u8]) {
-    let Some((choice, bytes)) = data.split_first_chunk::<2>() else { return };
-    let choice = u16::from_le_bytes(*choice);
+    let Some((choice, bytes)) = data.split_first_chunk::<4>() else { return };
+    let choice = u32::from_le_bytes(*choice);
     let entry = types()
         .iter()
         .find(|entry| type_tag(entry.name) == choice)
-        .unwrap_or(&types()[usize::from(choice) % types().len()]);
+        .unwrap_or(&types()[choice as usize % types().len()]);
     let (_spans, printed) = entry.trace(bytes);
     let Ok(once) = entry.reencode(bytes, TENTACLE) else {
         assert!(printed.is_err(), "{}: a trace changes what is read", entry.name);

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn each_type_has_a_tag_of_its_own() {
-        let tags: std::collections::BTreeSet<u16> =
+        let tags: std::collections::BTreeSet<u32> =
             types().iter().map(|entry| hostile::type_tag(entry.name)).collect();
         assert_eq!(tags.len(), types().len());
     }
