@@ -313,7 +313,7 @@ class Client:
         return tuple(self.argv("ceph", "--connect-timeout", "10"))
 
     def close_shell(self):
-        one = self.cluster.shells.pop(self.shell_argv(), None)
+        one = self.cluster.__dict__.get("shells", {}).pop(self.shell_argv(), None)
         if one:
             one.close()
 

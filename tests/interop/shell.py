@@ -1,6 +1,7 @@
 """One `ceph` that stays. Suites ask a few questions again and again until the answer is right, and a new process costs a
 quarter of a second of processor time for each; stock's `ceph` without a command reads commands from its standard input.
 """
+import contextlib
 import json
 import os
 import select
@@ -73,5 +74,7 @@ class Shell:
         except ProcessLookupError:
             pass
         self.process.wait()
-        self.process.stdin.close()
+        # A command that was not sent is lost with the process.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.stdout.close()

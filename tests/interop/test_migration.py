@@ -54,8 +54,8 @@ class Migration(ReplicatedTest):
     def test_new_osds_fill_a_few_pgs_at_a_time(self):
         pool = self.make_pool("data", pgs=32)
         load = self.load(pool)
-        # The first PGs are still moving when a slow client looks.
-        self.client.ceph("config", "set", "osd", "osd_recovery_sleep", 0.5)
+        # The first PGs have not moved when a slow client looks.
+        self.client.ceph("osd", "set", "nobackfill")
         watch = Watch(self.pgs)
         watch.start()
         self.cluster.osds, self.cluster.again[1] = 5, "5"
@@ -75,7 +75,7 @@ class Migration(ReplicatedTest):
         time.sleep(3)
         self.assertEqual(self.upmaps(), left)
         self.assertIn("placement groups began", self.migrate("--dry-run").text)
-        self.client.ceph("config", "rm", "osd", "osd_recovery_sleep")
+        self.client.ceph("osd", "unset", "nobackfill")
         self.goes_on(load)
         done = self.migrate("--resume", "--pgs", "2").text
         self.assertRegex(done, r"migrated \d+ placement groups in \d+ s")
