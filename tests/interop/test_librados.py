@@ -57,8 +57,7 @@ class Programs:
         super().setUpClass()
         # Each program removes the pools that it makes.
         cls.client.ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
-        # Two cases change a pool to 11 PGs: from 8 that is a split. From the default of 32 it would be a merge, which
-        # shoal refuses for now.
+        # Two cases change a pool to 11 PGs: from 8 that is a split. From the default of 32 it would be a merge.
         cls.client.ceph("config", "set", "mon", "osd_pool_default_pg_num", "8")
 
     def wanted(self):

@@ -32,7 +32,7 @@ use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno};
 use std::collections::BTreeSet;
 use wire::messages::{CommandDescription, MOSDForceRecovery, MOSDScrub2};
-use wire::types::{EntityAddr, UTime, Uuid};
+use wire::types::{EntityAddr, PgId, UTime, Uuid};
 
 /// State that a command reads.
 pub(crate) struct View<'a> {
@@ -47,6 +47,25 @@ pub(crate) struct View<'a> {
     pub connected: &'a BTreeSet<i32>,
     /// The command's input (`-i FILE`).
     pub input: &'a [u8],
+}
+
+impl View<'_> {
+    /// PGs of the pools that the argument `who` names.
+    fn pgs_of_pools(&self, args: &Args) -> Result<BTreeSet<PgId>, Answer> {
+        let map = &self.pg_map.map;
+        let mut chosen = BTreeSet::new();
+        for name in args.texts("who") {
+            let Some((&pool, _)) = map.pool_names.iter().find(|(_, known)| **known == name) else {
+                return Err(Answer::error(errno::ENOENT, format!("unrecognized pool '{name}'")));
+            };
+            let pg_num = map.pools.get(&pool).map_or(0, |info| info.pg_num);
+            chosen.extend((0..pg_num).map(|seed| PgId { pool, seed }));
+        }
+        match chosen.is_empty() {
+            true => Err(Answer::invalid("must specify one or more pool names")),
+            false => Ok(chosen),
+        }
+    }
 }
 
 /// The manager's reaction to a command.

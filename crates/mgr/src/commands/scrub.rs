@@ -99,18 +99,10 @@ fn osds(view: &View<'_>, args: &Args, order: Order) -> Reaction {
 }
 
 fn pools(view: &View<'_>, args: &Args, order: Order) -> Reaction {
-    let map = &view.pg_map.map;
-    let mut chosen = BTreeSet::new();
-    for name in args.texts("who") {
-        let Some((&pool, _)) = map.pool_names.iter().find(|(_, known)| **known == name) else {
-            return Answer::error(errno::ENOENT, format!("unrecognized pool '{name}'")).into();
-        };
-        let pg_num = map.pools.get(&pool).map_or(0, |info| info.pg_num);
-        chosen.extend((0..pg_num).map(|seed| PgId { pool, seed }));
-    }
-    if chosen.is_empty() {
-        return Answer::invalid("must specify one or more pool names").into();
-    }
+    let chosen = match view.pgs_of_pools(args) {
+        Ok(chosen) => chosen,
+        Err(answer) => return answer.into(),
+    };
     let by_primary = by_primary(view, chosen);
     give(view, by_primary, order, String::new())
 }
