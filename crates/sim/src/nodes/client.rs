@@ -4,14 +4,14 @@
 //! time out: at the end of the quiet time, the living clients check the list of watchers.
 
 use super::workload::{self, Draw, Workload};
-use super::{Keys, Monitors, Seat, mon_session_config};
+use super::{Keys, Monitors, Seat, name_of_client, new_client};
 use crate::WallClock;
 use crate::check::{History, ListingRef, OpRef, Promise, Step, history_key, object};
 use crate::node::{Death, Node};
 use bytes::Bytes;
 use client::{
-    Client, Config, Effect, Event, Failure, Input, Listing, ObjectRef, OpId, Operation, ReadOps, Timing,
-    WatchEvent, WatchId, WriteOps,
+    Client, Effect, Event, Failure, Input, Listing, ObjectRef, OpId, Operation, ReadOps, WatchEvent, WatchId,
+    WriteOps,
 };
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdFlags, PoolId, WatcherList};
+use wire::types::{EntityAddrVec, EntityName, OsdFlags, PoolId, WatcherList};
 
 /// The history, shared by all clients of a run.
 pub type Shared = Rc<RefCell<History>>;
@@ -335,8 +335,7 @@ pub const QUIET: Duration = Duration::from_secs(90);
 
 impl Node for ClientNode {
     fn name(&self) -> EntityName {
-        let global_id = self.client.as_ref().map_or(0, Client::global_id);
-        EntityName::new(EntityKind::CLIENT, if global_id > 0 { global_id as i64 } else { -1 })
+        name_of_client(self.client.as_ref())
     }
 
     fn addrs(&self) -> EntityAddrVec {
@@ -346,10 +345,7 @@ impl Node for ClientNode {
     fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.life += 1;
         self.number = (self.index as u32) << 16 | self.life;
-        let services = EntityKind::OSD.0.into();
-        let mon = mon_session_config(EntityKind::CLIENT, "admin", &self.monitors, &self.keys, services);
-        let config = Config { mon, timing: Timing::default() };
-        let mut client = Client::new(config, 0, self.random.fork());
+        let mut client = new_client(&self.monitors, &self.keys, self.random.fork());
         client.set_wall_time(now, self.wall.at(now));
         self.client = Some(client);
         self.next_at = now;

@@ -29,10 +29,11 @@ pub use snapper::SnapperNode;
 pub use workload::Workload;
 
 use crate::WallClock;
+use ::client::{Client, Config, Timing};
 use machine::Random;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind};
+use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
 /// The address of node `index`. `life` tells its successive processes apart.
 pub fn addrs(index: usize, life: u32) -> EntityAddrVec {
@@ -48,6 +49,19 @@ pub struct Seat {
     pub wall: WallClock,
     /// `None` with `auth none`.
     pub keys: Option<Rc<Keys>>,
+}
+
+/// A client of objects, as the administrator.
+fn new_client(monitors: &Monitors, keys: &Option<Rc<Keys>>, random: Random) -> Client {
+    let services = EntityKind::OSD.0.into();
+    let mon = mon_session_config(EntityKind::CLIENT, "admin", monitors, keys, services);
+    Client::new(Config { mon, timing: Timing::default() }, 0, random)
+}
+
+/// The name of a client's sessions: the monitors give it its number.
+fn name_of_client(client: Option<&Client>) -> EntityName {
+    let global_id = client.map_or(0, Client::global_id);
+    EntityName::new(EntityKind::CLIENT, if global_id > 0 { global_id as i64 } else { -1 })
 }
 
 /// The configuration of a session with the monitors.

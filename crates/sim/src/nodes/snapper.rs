@@ -3,16 +3,13 @@
 //!
 //! Its objects are its own, with one operation in flight each. A client that crashes restarts as another client with other objects.
 
-use super::{Keys, Monitors, Seat, Shared, mon_session_config};
+use super::{Keys, Monitors, Seat, Shared, name_of_client, new_client};
 use crate::WallClock;
 use crate::check::Promise;
 use crate::check::snapshots::{Context, ENOENT, SnapModel, SnapWrite};
 use crate::node::{Death, Node};
 use bytes::Bytes;
-use client::{
-    Client, Config, Effect, Event, Failure, Input, ObjectRef, OpId, Operation, ReadOps, Reply, Timing,
-    WriteOps,
-};
+use client::{Client, Effect, Event, Failure, Input, ObjectRef, OpId, Operation, ReadOps, Reply, WriteOps};
 use codec::decode_exact;
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
@@ -21,7 +18,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use wire::messages::{Body, MPoolOp, PaxosHeader};
-use wire::types::{EntityAddrVec, EntityKind, EntityName, OpCode, OsdOp, PoolId, SnapId, SnapList, Uuid};
+use wire::types::{EntityAddrVec, EntityName, OpCode, OsdOp, PoolId, SnapId, SnapList, Uuid};
 
 /// Objects of one life.
 const OBJECTS: u64 = 4;
@@ -320,8 +317,7 @@ impl SnapperNode {
 
 impl Node for SnapperNode {
     fn name(&self) -> EntityName {
-        let global_id = self.client.as_ref().map_or(0, Client::global_id);
-        EntityName::new(EntityKind::CLIENT, if global_id > 0 { global_id as i64 } else { -1 })
+        name_of_client(self.client.as_ref())
     }
 
     fn addrs(&self) -> EntityAddrVec {
@@ -330,10 +326,7 @@ impl Node for SnapperNode {
 
     fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.life += 1;
-        let services = EntityKind::OSD.0.into();
-        let mon = mon_session_config(EntityKind::CLIENT, "admin", &self.monitors, &self.keys, services);
-        let config = Config { mon, timing: Timing::default() };
-        let mut client = Client::new(config, 0, self.random.fork());
+        let mut client = new_client(&self.monitors, &self.keys, self.random.fork());
         client.set_wall_time(now, self.wall.at(now));
         self.client = Some(client);
         self.next_at = now;
