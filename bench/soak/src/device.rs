@@ -182,14 +182,37 @@ pub fn unnamed_file(directory: &Path) -> std::io::Result<File> {
     Ok(File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
+/// Stored blocks of a zone.
+#[derive(Clone)]
+struct Stored {
+    bits: Box<[u64]>,
+    count: u64,
+}
+
+impl Stored {
+    fn none() -> Stored {
+        Stored { bits: vec![0; ZONE as usize / 64].into(), count: 0 }
+    }
+
+    fn set(&mut self, block: usize, is_stored: bool) {
+        let (word, bit) = (&mut self.bits[block / 64], 1 << (block % 64));
+        match (*word & bit != 0, is_stored) {
+            (false, true) => self.count += 1,
+            (true, false) => self.count -= 1,
+            _ => return,
+        }
+        *word ^= bit;
+    }
+}
+
 pub struct Medium {
     size: u64,
     file: File,
     model: Model,
     /// Marks by zone; 0: the block is in the file.
     marks: Vec<Option<Box<[u32]>>>,
-    /// Blocks that were written to the file and not overwritten by data since, a bit each.
-    stored: Vec<Option<Box<[u64]>>>,
+    /// Blocks that were written to the file and not overwritten by data since.
+    stored: Vec<Option<Stored>>,
     /// The moments at which the drive's two directions are free.
     reads_free_at: u64,
     writes_free_at: u64,
@@ -273,22 +296,22 @@ impl Medium {
         }
         if mark == 0 {
             self.file.write_all_at(bytes, block * BLOCK as u64).expect("the file can be written");
-            let stored = self.stored[zone].get_or_insert_with(|| vec![0; ZONE as usize / 64].into());
-            stored[at / 64] |= 1 << (at % 64);
-        } else {
-            self.forget_stored(block);
+            self.stored[zone].get_or_insert_with(Stored::none).set(at, true);
+        } else if let Some(stored) = &mut self.stored[zone] {
+            stored.set(at, false);
+            if stored.count == 0 {
+                self.give_back(zone);
+            }
         }
     }
 
-    /// Gives the space of a block back to the file system.
-    fn forget_stored(&mut self, block: u64) {
-        let (zone, at) = ((block / ZONE) as usize, (block % ZONE) as usize);
-        let Some(stored) = &mut self.stored[zone] else { return };
-        if stored[at / 64] & 1 << (at % 64) != 0 {
-            stored[at / 64] &= !(1 << (at % 64));
-            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            fallocate(&self.file, how, block * BLOCK as u64, BLOCK as u64).expect("the file has holes");
-        }
+    /// Gives the space of a zone without stored blocks back to the file system. Not block by block: a log overwrites its data
+    /// and its entries in turns, and a file system may discard what it frees.
+    fn give_back(&mut self, zone: usize) {
+        self.stored[zone] = None;
+        let (start, len) = (zone as u64 * ZONE * BLOCK as u64, ZONE * BLOCK as u64);
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.file, how, start, len).expect("the file has holes");
     }
 
     /// The moment at which a request that arrives `now` completes.
