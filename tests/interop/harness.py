@@ -16,6 +16,7 @@ import unittest
 import uuid
 from pathlib import Path
 
+import loaded_ceph
 import shell
 
 HERE = Path(__file__).resolve().parent
@@ -32,6 +33,7 @@ SECONDS_MAX = 120
 #: The longest test of the gate takes some 160 s here, and twice as long beside builds.
 TEST_SECONDS_MAX, LONG_FACTOR = 420, 24
 PORTS_PER_CLUSTER = 40
+CEPH = loaded_ceph.Loaded()
 _next_port = int(os.environ.get("SHOAL_TEST_PORT", "24300"))
 
 
@@ -90,10 +92,16 @@ class Done:
 def run(argv, stdin=b"", check=True, env=None, timeout=SECONDS_MAX):
     """Runs a command. Its output goes to files, since a pipe would keep us waiting for a grandchild that lives on; when its
     time is over the whole process group is killed."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=err, env=env, process_group=0)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        process = None
+        if argv[0] == "ceph":
+            process = CEPH.start([str(arg) for arg in argv[1:]], env, given.fileno(), out.fileno(), err.fileno())
+        if process is None:
+            process = subprocess.Popen(argv, stdin=given, stdout=out, stderr=err, env=env, process_group=0)
         try:
-            process.communicate(stdin, timeout)
+            process.wait(timeout)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -104,6 +112,23 @@ def run(argv, stdin=b"", check=True, env=None, timeout=SECONDS_MAX):
         shown = " ".join(map(str, argv))
         raise Failed(f"{shown}\nexit code {done.code}\n{done.text[-2000:]}\n{done.errors[-4000:]}")
     return done
+
+
+def ask_admin_socket(path, command, timeout=10):
+    """A daemon's answer over its admin socket; `ValueError` where there is none. Waits ask again and again, and a `ceph daemon`
+    each time would take more processor time than what it waits for."""
+    try:
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.settimeout(timeout)
+            asked.connect(str(path))
+            asked.sendall(json.dumps({"prefix": command, "format": "json"}).encode() + b"\0")
+            answer = b""
+            while more := asked.recv(1 << 16):
+                answer += more
+    except OSError as problem:
+        raise ValueError(f"{path} does not answer: {problem}") from problem
+    # The length comes first.
+    return json.loads(answer[4:])
 
 
 def eventually(what, seconds=30, every=0.2):
@@ -197,8 +222,7 @@ class Cluster(Daemons):
         with open(self.dir / f"{name}.log", "ab") as log:
             subprocess.run([*self.prefix_of(name), "setsid", "--fork", SHOAL, kind, "--conf", self.conf, "--id", number],
                            check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        eventually(lambda: self.is_running(name) and run(
-            ["ceph", "--admin-daemon", self.dir / f"{name}.asok", "version"], check=False, timeout=10).code == 0, 30)
+        eventually(lambda: self.is_running(name) and ask_admin_socket(self.dir / f"{name}.asok", "version"), 30)
 
     def prefix_of(self, _name):
         """The command that runs a daemon's command."""
@@ -319,7 +343,7 @@ class Client:
 
     def mon_status(self, name):
         """A monitor's word on itself, over its admin socket."""
-        return self.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", "mon_status").json
+        return ask_admin_socket(self.cluster.dir / f"mon.{name}.asok", "mon_status")
 
     def rados(self, *args, **how):
         return self.run("rados", *args, **how)
