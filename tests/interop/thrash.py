@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """A thrasher: OSDs are killed, frozen, cut off, filled, marked out and reweighted at random, while verifying clients write and
-read: our own (history.py) and Ceph's model checker (`ceph_test_rados`, where it is unpacked), each in a pool of its own. Every
+read: our own (history.py) and Ceph's model checker (`ceph_test_rados`, where it is unpacked), once with its own snapshots and once with the pool's, each in a pool of its own. Every
 minute all OSDs return, and every PG must become active+clean.
 
     thrash.py [--minutes N] [--seed N] [--osds N] [--mons 1|3|5] [--stock] [--without ACTION ...] [--quiet]
@@ -44,7 +44,9 @@ CUT_SECONDS, FULL_SECONDS = 3, 3
 #: The monitors keep so many maps, and a dead OSD misses more.
 MAPS_KEPT, MAPS_MISSED, TRIM_SECONDS_MAX = 20, 160, 15
 PGS_MAX, PGS_MIN = 64, 8
-POOL, MODEL_POOL = "thrash", "model"
+POOL = "thrash"
+#: Pools of the model checker, with its arguments: snapshots of a client, and snapshots of the pool.
+MODELS = {"model": (), "model-snaps": ("--pool-snaps",)}
 #: Each ratio with the value that a cluster is made with, and one that a store with next to nothing in it exceeds.
 RATIOS = {"full": (0.95, 0.003), "backfillfull": (0.9, 0.002), "nearfull": (0.85, 0.001)}
 
@@ -226,19 +228,21 @@ class Thrasher:
         return f"osd.{osd} knew maps up to {missed}, the oldest that others keep is {oldest}"
 
     def grow(self):
-        now = self.pgs.pool(POOL)["pg_num"]
+        pool = self.dice.choice((POOL, *MODELS))
+        now = self.pgs.pool(pool)["pg_num"]
         if now >= PGS_MAX:
             return None
-        self.client.ceph("osd", "pool", "set", POOL, "pg_num", now + 4)
-        self.client.ceph("osd", "pool", "set", POOL, "pgp_num", now + 4, check=False)
-        return f"{now} to {now + 4} PGs"
+        self.client.ceph("osd", "pool", "set", pool, "pg_num", now + 4)
+        self.client.ceph("osd", "pool", "set", pool, "pgp_num", now + 4, check=False)
+        return f"pool {pool} from {now} to {now + 4} PGs"
 
     def shrink(self):
-        now = self.pgs.pool(POOL)["pg_num"]
+        pool = self.dice.choice((POOL, *MODELS))
+        now = self.pgs.pool(pool)["pg_num"]
         if now <= PGS_MIN:
             return None
-        self.client.ceph("osd", "pool", "set", POOL, "pg_num", now - 4)
-        return f"{now} to {now - 4} PGs"
+        self.client.ceph("osd", "pool", "set", pool, "pg_num", now - 4)
+        return f"pool {pool} from {now} to {now - 4} PGs"
 
     def force_recovery(self):
         chosen = self.dice.sample(sorted(row["pgid"] for row in self.pgs.all(POOL)), 3)
@@ -275,25 +279,26 @@ def primary_of_most(rows):
 
 
 class Model:
-    """Ceph's model checker at work: it draws operations, knows what each object must be, and ends itself at a wrong answer.
-    Without snapshots, copies and erasure coding, which shoal does not have, and without `watch`: its watcher never
-    acknowledges, so that each notify waits for 600 s, whatever the cluster."""
+    """Ceph's model checker at work in a pool of its own: it draws operations, knows what each object and each snapshot must be, and
+    ends itself at a wrong answer. Without copies, which shoal does not make, and without `watch`: its watcher never acknowledges, so that each notify waits for 600 s, whatever
+    the cluster."""
 
+    #: The mix of Ceph's own suites.
     OPS = {"read": 100, "write": 50, "write_excl": 50, "delete": 50, "setattr": 25, "rmattr": 25, "append": 50,
-           "append_excl": 50, "writesame": 10}
+           "append_excl": 50, "writesame": 10, "snap_create": 50, "snap_remove": 50, "rollback": 50}
     #: The last operations are answered within this after its time.
     GRACE_SECONDS = 120
 
-    def __init__(self, cluster, seconds):
+    def __init__(self, cluster, seconds, pool, *arguments, ops_max=100_000_000):
         self.root = harness.programs_root("20.2") or harness.programs_root("18.2")
-        self.ends = time.monotonic() + seconds
+        self.ends, self.pool = time.monotonic() + seconds, pool
         self.log = tempfile.TemporaryFile("w+", errors="replace")
         if not self.root:
             return
         ops = [word for name, weight in self.OPS.items() for word in ("--op", name, str(weight))]
-        argv = ["nice", *harness.program_of(self.root, "ceph_test_rados"), "--pool", MODEL_POOL, "--max-ops", "100000000",
+        argv = ["nice", *harness.program_of(self.root, "ceph_test_rados"), "--pool", pool, "--max-ops", str(ops_max),
                 "--max-seconds", str(round(seconds)), "--objects", "50", "--max-in-flight", "4", "--size", "400000",
-                "--min-stride-size", "40000", "--max-stride-size", "80000", *ops]
+                "--min-stride-size", "40000", "--max-stride-size", "80000", *arguments, *ops]
         self.process = subprocess.Popen(argv, env={**os.environ, "CEPH_CONF": str(cluster.conf)}, stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=subprocess.STDOUT)
 
@@ -325,7 +330,7 @@ class Model:
         if code == 0:
             return []
         self.log.seek(0)
-        return [f"ceph_test_rados: exit code {code}: " + "".join(self.log.readlines()[-30:])]
+        return [f"ceph_test_rados in pool {self.pool}: exit code {code}: " + "".join(self.log.readlines()[-30:])]
 
 
 def make_pool(client, name, pgs=16):
@@ -344,9 +349,9 @@ def make_cluster(osds):
 
 
 def thrash(cluster, minutes, seed, without=(), say=print):
-    """Thrashes a cluster for so long. Returns the thrasher, the history, the model checker, and the problems."""
+    """Thrashes a cluster for so long. Returns the thrasher, the history, the model checkers, and the problems."""
     client = Client(cluster)
-    for pool in (POOL, MODEL_POOL):
+    for pool in (POOL, *MODELS):
         make_pool(client, pool)
     # Monitors let maps go as soon as OSDs tell that they need them no longer.
     client.ceph("config", "set", "mon", "mon_min_osdmap_epochs", MAPS_KEPT)
@@ -354,19 +359,20 @@ def thrash(cluster, minutes, seed, without=(), say=print):
     thrasher = Thrasher(cluster, seed, without, say)
     thrasher.pgs.wait_clean()
     load = History(cluster.conf, POOL, seed, writers=3, readers=2, objects=20, pause=0.004).start()
-    model = Model(cluster, 60 * minutes)
+    models = [Model(cluster, 60 * minutes, pool, *arguments) for pool, arguments in MODELS.items()]
     ends, problems = time.monotonic() + 60 * minutes, []
+    has_failed = lambda: load.problems or any(model.ended() for model in models)
     try:
-        while time.monotonic() < ends and not load.problems and not model.ended():
+        while time.monotonic() < ends and not has_failed():
             minute = min(ends, time.monotonic() + CLEAN_EVERY_SECONDS)
-            while time.monotonic() < minute and not load.problems and not model.ended():
+            while time.monotonic() < minute and not has_failed():
                 thrasher.step()
                 time.sleep(thrasher.dice.uniform(*DELAY_SECONDS))
             before = load.writes()
             thrasher.restore()
             eventually(lambda: load.problems or load.writes() > before + 50, replicated.OP_SECONDS_MAX)
             thrasher.tell(load.summary())
-        problems += model.finish()
+        problems += [problem for model in models for problem in model.finish()]
         # Not beside the model checker: librados holds writes to a full pool back, but not the ordered reads behind them, and
         # the checker ends itself at answers out of order, on stock's daemons too.
         thrasher.tell(f"full: {thrasher.full('full')}")
@@ -374,15 +380,16 @@ def thrash(cluster, minutes, seed, without=(), say=print):
         eventually(lambda: load.problems or load.writes() > before + 50, replicated.OP_SECONDS_MAX)
     except Failed as error:
         problems.append(f"at {time.monotonic() - thrasher.began:.1f} s: {error}")
-        problems += model.finish() if model.ended() else []
+        problems += [problem for model in models if model.ended() for problem in model.finish()]
     load.stop()
-    model.stop()
+    for model in models:
+        model.stop()
     problems += load.finish()
     if load.undecided:
         problems.append(f"{load.undecided} objects are undecided")
     if load.slowest()[0] > replicated.OP_SECONDS_MAX:
         problems.append(f"slower than {replicated.OP_SECONDS_MAX} s: {load.summary()}")
-    return thrasher, load, model, problems
+    return thrasher, load, models, problems
 
 
 def main():
@@ -399,10 +406,11 @@ def main():
     cluster = make_cluster(asked.osds)
     problems = ["interrupted"]
     try:
-        thrasher, load, model, problems = thrash(cluster, asked.minutes, asked.seed, asked.without,
+        thrasher, load, models, problems = thrash(cluster, asked.minutes, asked.seed, asked.without,
                                                  (lambda _text: None) if asked.quiet else lambda text: print(text, flush=True))
         print(load.summary())
-        print(f"the model checker finished {model.operations()} operations")
+        for model in models:
+            print(f"the model checker finished {model.operations()} operations in pool {model.pool}")
         print(" ".join(f"{name}={count}" for name, count in sorted(thrasher.actions.items())))
         print("\n".join(problems) or "no problem")
         if problems:

@@ -42,6 +42,7 @@ impl Host {
                 Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
                 Effect::SendPeer { .. }
+                | Effect::AskPeer { .. }
                 | Effect::Close { .. }
                 | Effect::Reroute(_)
                 | Effect::ToShard { .. }

@@ -40,6 +40,7 @@ option_set! {
         attr_size_max: usize = "osd_max_attr_size",
         backfill_retry_interval: Duration = "osd_backfill_retry_interval",
         backfills_max: usize = "osd_max_backfills",
+        copy_part_max: u64 = "osd_copyfrom_max_chunk",
         scrubs_max: usize = "osd_max_scrubs",
         scrub_min_s: f64 = "osd_scrub_min_interval",
         scrub_max_s: f64 = "osd_scrub_max_interval",

@@ -136,7 +136,7 @@ impl Cluster {
         for effect in fx.drain() {
             match effect {
                 Effect::Send { conn, message } => self.on_sent(conn, message),
-                Effect::SendPeer { .. } => {}
+                Effect::SendPeer { .. } | Effect::AskPeer { .. } => {}
                 Effect::Close { conn } => self.closed.push(conn),
                 Effect::Submit { tag, transaction } => {
                     let is_hint = |change: &&Change| matches!(change, Change::AllocHint { flags: 4, .. });

@@ -328,6 +328,7 @@ impl Cluster {
                         self.wires.entry((id, core, to.0)).or_default().push_back(message);
                     }
                 }
+                Effect::AskPeer { .. } => panic!("nobody copies"),
                 Effect::Close { .. } => panic!("no store is full"),
                 Effect::Submit { tag, transaction } => osd.cores[core].store.submit(tag.0, transaction),
                 Effect::Read { tag, request } => osd.cores[core].store.read(tag.0, request),

@@ -10,7 +10,7 @@
 use super::contents::StoreContents;
 use super::headroom::{Failsafe, Headroom};
 use super::io::{Budgets, Damage, Effect, Input, Mail, StoreUsage};
-use super::links::Links;
+use super::links::{LinkNews, Links, Outgoing};
 use super::peers::{Peers, Statement};
 use super::requests::{Requests, control_tag, of_control};
 use super::routes::Destination;
@@ -254,7 +254,10 @@ impl Core {
                     out.push(Effect::Net(NetEffect::Send { conn, message }))
                 }
                 shard::Effect::SendPeer { to, message } => {
-                    self.links.send(now, to, message, &self.view.map, out);
+                    self.links.send(now, to, Outgoing::Statement(message), &self.view.map, out);
+                }
+                shard::Effect::AskPeer { to, tid, request } => {
+                    self.links.send(now, to, Outgoing::Request { tid, request }, &self.view.map, out);
                 }
                 shard::Effect::Submit { tag, transaction } => self.submit(tag.0, transaction, out),
                 shard::Effect::Read { tag, request } => self.read(tag.0, request, out),
@@ -300,9 +303,13 @@ impl Core {
     }
 
     fn on_link(&mut self, now: Time, event: NetEvent, out: &mut Fx) {
-        if let Some(osd) = self.links.on_net(now, event, out) {
-            self.step_shard(now, shard::Input::LinkReset { osd }, out);
-        }
+        let input = match self.links.on_net(now, event, out) {
+            Some(LinkNews::Reset(osd)) => shard::Input::LinkReset { osd },
+            Some(LinkNews::Answer { tid, reply }) => shard::Input::Part { tid, reply },
+            Some(LinkNews::LetsGo(osd)) => shard::Input::AskAgain { osd },
+            None => return,
+        };
+        self.step_shard(now, input, out);
     }
 
     /// Ends a client's connection. Every machine hears of it as if the client had closed it.

@@ -1,4 +1,5 @@
-//! Links: the connections over which a core's shard sends statements about placement groups to other OSDs.
+//! Links: the connections over which a core's shard sends statements about placement groups to other OSDs, and requests for the
+//! objects that it copies.
 //!
 //! A core has at most one link to an OSD, and opens its connection with the first statement. The connection is lossy: a
 //! break loses any number of statements at its end. The shard hears of each loss by one [`LinkReset`], and sends again what
@@ -20,8 +21,9 @@
 //! A link ends when the map shows its OSD down, at other addresses, or up anew. Its queue ends with it, without a
 //! `LinkReset`: the shard follows the same map.
 //!
-//! Nothing comes back over a link but answers to `MPing`, which keep the session from ending for silence
-//! (`ms_connection_idle_timeout`, 900 s).
+//! Requests follow the same rules, in the same queue. To the OSD at the other end, which may be this one, the link is a client's
+//! session. So answers to requests come back over it, and backoffs, which the link acknowledges: the shard asks again when the OSD
+//! lets go. Answers to `MPing` come back, too: they keep the session from ending for silence (`ms_connection_idle_timeout`, 900 s).
 //!
 //! Each statement carries its connection's number as the message's transaction id. By it the receiver drops a statement that
 //! a later connection has overtaken (see [`super::peers`]).
@@ -36,8 +38,8 @@ use machine::{ConnId, CoreId, Effects, Time};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use wire::messages::{Body, MOSDPeer, MPing, Message};
-use wire::types::{EntityAddrVec, EntityKind, Epoch, OsdId, OsdMap, PeerBody};
+use wire::messages::{Body, MOSDBackoff, MOSDOp, MOSDOpReply, MOSDPeer, MPing, Message};
+use wire::types::{EntityAddrVec, EntityKind, Epoch, OsdId, OsdMap, PeerBody, op_value};
 
 /// Maximum memory of statements that wait for one connection, in bytes, by [`memory_of`].
 const QUEUE_LEN_MAX: usize = 16 << 20;
@@ -70,10 +72,28 @@ pub(super) struct Links {
     ping_at: Option<Time>,
 }
 
+/// A message for another OSD.
+pub(super) enum Outgoing {
+    Statement(Box<MOSDPeer>),
+    Request { tid: u64, request: Box<MOSDOp> },
+}
+
+/// News of a link for its shard.
+pub(super) enum LinkNews {
+    /// Messages to the OSD were lost.
+    Reset(OsdId),
+    Answer {
+        tid: u64,
+        reply: Box<MOSDOpReply>,
+    },
+    /// The OSD takes requests again that it has dropped.
+    LetsGo(OsdId),
+}
+
 struct Link {
     life: Life,
     stage: Stage,
-    queue: VecDeque<Box<MOSDPeer>>,
+    queue: VecDeque<Outgoing>,
     /// Memory of the queue, in bytes.
     queue_len: usize,
     /// The queue was dropped. Statements are dropped until the next connection is ready.
@@ -130,7 +150,7 @@ impl Link {
         }
     }
 
-    fn queue(&mut self, message: Box<MOSDPeer>) {
+    fn queue(&mut self, message: Outgoing) {
         if self.has_overflowed {
             return;
         }
@@ -177,8 +197,8 @@ impl Links {
         conn.is_outgoing() && conn.0 & OWNER == LINK
     }
 
-    /// Sends a statement, now or once the link is ready. Drops it if the map does not have the OSD up.
-    pub(super) fn send(&mut self, now: Time, to: OsdId, message: Box<MOSDPeer>, map: &OsdMap, out: &mut Fx) {
+    /// Sends a message, now or once the link is ready. Drops it if the map does not have the OSD up.
+    pub(super) fn send(&mut self, now: Time, to: OsdId, message: Outgoing, map: &OsdMap, out: &mut Fx) {
         let link = match self.links.entry(to) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
@@ -212,14 +232,29 @@ impl Links {
         });
     }
 
-    /// Takes an event of a link's connection. Returns the OSD of which the shard must be told a `LinkReset` now.
+    /// Takes an event of a link's connection. Returns what the shard must be told now.
     #[must_use]
-    pub(super) fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Fx) -> Option<OsdId> {
+    pub(super) fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Fx) -> Option<LinkNews> {
         match event {
-            NetEvent::Ready { conn, .. } => self.on_ready(now, conn, out),
-            NetEvent::Closed { conn, why } => self.on_closed(now, conn, &why, out),
-            // Statements come over the peer's own link. An answer to `MPing` asks for nothing.
-            NetEvent::Message { .. } | NetEvent::Auth { .. } | NetEvent::Granted { .. } => None,
+            NetEvent::Ready { conn, .. } => self.on_ready(now, conn, out).map(LinkNews::Reset),
+            NetEvent::Closed { conn, why } => self.on_closed(now, conn, &why, out).map(LinkNews::Reset),
+            NetEvent::Message { conn, message, .. } => self.on_message(conn, message, out),
+            NetEvent::Auth { .. } | NetEvent::Granted { .. } => None,
+        }
+    }
+
+    /// Statements come over the peer's own link. An answer to `MPing` asks for nothing.
+    fn on_message(&mut self, conn: ConnId, message: Message, out: &mut Fx) -> Option<LinkNews> {
+        let osd = *self.by_conn.get(&conn)?;
+        match message.body {
+            Body::MOSDOpReply(reply) => Some(LinkNews::Answer { tid: message.tid, reply }),
+            Body::MOSDBackoff(backoff) if backoff.op == op_value::BACKOFF_BLOCK => {
+                let message = Message::new(MOSDBackoff { op: op_value::BACKOFF_ACK_BLOCK, ..*backoff });
+                out.push(Effect::Net(NetEffect::Send { conn, message }));
+                None
+            }
+            Body::MOSDBackoff(_) => Some(LinkNews::LetsGo(osd)),
+            _ => None,
         }
     }
 
@@ -320,14 +355,18 @@ impl Links {
     }
 }
 
-fn send_over(conn: ConnId, message: Box<MOSDPeer>, out: &mut Fx) {
-    let message = Message::with_tid(conn.0, Body::MOSDPeer(message));
+fn send_over(conn: ConnId, message: Outgoing, out: &mut Fx) {
+    let message = match message {
+        Outgoing::Statement(message) => Message::with_tid(conn.0, Body::MOSDPeer(message)),
+        Outgoing::Request { tid, request } => Message::with_tid(tid, Body::MOSDOp(request)),
+    };
     out.push(Effect::Net(NetEffect::Send { conn, message }));
 }
 
-/// Memory of a statement, in bytes: data exactly, entries of lists by their usual size.
-fn memory_of(message: &MOSDPeer) -> usize {
+/// Memory of a message, in bytes: data exactly, entries of lists by their usual size.
+fn memory_of(message: &Outgoing) -> usize {
     const STATEMENT: usize = 512;
+    let Outgoing::Statement(message) = message else { return STATEMENT };
     const LOG_ENTRY: usize = 256;
     const OBJECT: usize = 128;
     let body = match &message.body {

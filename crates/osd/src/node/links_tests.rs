@@ -39,10 +39,27 @@ fn credentials() -> Option<Box<Credentials>> {
 }
 
 /// `n` tells statements apart.
-fn statement(n: Epoch, data_len: usize) -> Box<MOSDPeer> {
+fn statement(n: Epoch, data_len: usize) -> Outgoing {
     let pg = PgId { pool: 1, seed: 0 }.into();
     let data = bytes::Bytes::from(vec![0; data_len]).into();
-    Box::new(MOSDPeer { pg, epoch: n, interval: 1, body: PeerBody::Probe, data })
+    Outgoing::Statement(Box::new(MOSDPeer { pg, epoch: n, interval: 1, body: PeerBody::Probe, data }))
+}
+
+fn request() -> MOSDOp {
+    MOSDOp {
+        pg: PgId { pool: 1, seed: 0 }.into(),
+        epoch: 1,
+        flags: OsdFlags::READ,
+        explicit_reqid: ReqId { name: EntityName::new(EntityKind(0), 0), tid: 0, incarnation: 0 },
+        client_incarnation: 0,
+        mtime: UTime::ZERO,
+        object: HObject::min(),
+        ops: wire::messages::OsdOps::from_vec(vec![OsdOp::bare(OpCode::STAT)]),
+        snap_seq: SnapId(0),
+        snaps: Vec::new(),
+        retry_attempt: 0,
+        features: u64::MAX,
+    }
 }
 
 fn ready(conn: ConnId) -> NetEvent {
@@ -75,8 +92,12 @@ enum Seen {
     /// The connection, and `n` of [`statement`].
     Sent(ConnId, Epoch),
     Ping(ConnId),
+    /// A request's number.
+    Asked(ConnId, u64),
+    /// The acknowledgement of a backoff, by its number.
+    Acknowledged(ConnId, u64),
 }
-use Seen::{Close, Connect, Ping, Sent};
+use Seen::{Acknowledged, Asked, Close, Connect, Ping, Sent};
 
 impl Bench {
     fn new() -> Bench {
@@ -98,6 +119,16 @@ impl Bench {
             Effect::Net(NetEffect::Close { conn }) => Some(Close(conn)),
             Effect::Net(NetEffect::Send { conn, message }) if matches!(message.body, Body::MPing(_)) => {
                 Some(Ping(conn))
+            }
+            Effect::Net(NetEffect::Send { conn, message }) if matches!(message.body, Body::MOSDOp(_)) => {
+                Some(Asked(conn, message.tid))
+            }
+            Effect::Net(NetEffect::Send { conn, message })
+                if matches!(message.body, Body::MOSDBackoff(_)) =>
+            {
+                let Body::MOSDBackoff(backoff) = message.body else { unreachable!("just seen") };
+                assert_eq!(backoff.op, op_value::BACKOFF_ACK_BLOCK);
+                Some(Acknowledged(conn, backoff.id))
             }
             Effect::Net(NetEffect::Send { conn, message }) => {
                 let Body::MOSDPeer(statement) = &message.body else { panic!("{message:?}") };
@@ -121,8 +152,8 @@ impl Bench {
     /// Returns whether a `LinkReset` is due, too.
     fn net(&mut self, ms: u64, event: NetEvent) -> (bool, Vec<Seen>) {
         let (reset, seen) = self.run(|links, _, out| links.on_net(at_ms(ms), event, out));
-        assert!(reset.is_none_or(|osd| osd == PEER));
-        (reset.is_some(), seen)
+        let is_reset = |news: LinkNews| matches!(news, LinkNews::Reset(osd) if osd == PEER);
+        (reset.is_some_and(is_reset), seen)
     }
 
     fn deadline(&mut self, ms: u64) -> Vec<Seen> {
@@ -143,6 +174,31 @@ fn first_statement_connects_and_later_ones_keep_order() {
     assert_eq!(bench.net(3, ready(first())), (false, vec![Sent(first(), 1), Sent(first(), 2)]));
     assert_eq!(bench.send(4, 3), [Sent(first(), 3)]);
     assert_eq!(bench.links.next_deadline(), Some(at_ms(3) + PING_EVERY));
+}
+
+#[test]
+fn request_is_answered_and_held_back_over_its_link() {
+    let mut bench = Bench::new();
+    let asked = Outgoing::Request { tid: 7, request: Box::new(request()) };
+    let (_, seen) = bench.run(|links, map, out| links.send(at_ms(0), PEER, asked, map, out));
+    assert_eq!(seen, [Connect(first(), addrs(6800))]);
+    assert_eq!(bench.net(1, ready(first())), (false, vec![Asked(first(), 7)]));
+    let mut take = |message: Message| {
+        let event = NetEvent::Message { conn: first(), message, held: Held::default() };
+        bench.run(|links, _, out| links.on_net(at_ms(2), event, out))
+    };
+    let backoff = |op| {
+        let (begin, end) = (HObject::min(), HObject::max());
+        let pg = PgId { pool: 1, seed: 0 }.into();
+        Message::new(MOSDBackoff { pg, epoch: 3, op, id: 9, begin, end })
+    };
+    let (news, seen) = take(backoff(op_value::BACKOFF_BLOCK));
+    assert_eq!((news.is_none(), seen), (true, vec![Acknowledged(first(), 9)]));
+    let (news, _) = take(backoff(op_value::BACKOFF_UNBLOCK));
+    assert!(matches!(news, Some(LinkNews::LetsGo(PEER))));
+    let reply = request().reply(-2, 3, OsdFlags::ACK);
+    let (news, _) = take(Message::with_tid(7, reply));
+    assert!(matches!(news, Some(LinkNews::Answer { tid: 7, reply }) if reply.result == -2));
 }
 
 #[test]

@@ -196,6 +196,16 @@ pub fn trim(set: &SnapSet, removed: &IntervalSet, max: usize) -> Option<Trimmed>
     is_changed.then_some(out)
 }
 
+/// The set without a clone that is gone, whatever snapshots it stood for. `None`: it does not name the clone.
+pub fn without_clone(set: &SnapSet, clone: SnapId) -> Option<Trimmed> {
+    if !set.clones.contains(&clone) {
+        return None;
+    }
+    let mut out = Trimmed { set: set.clone(), clones: vec![clone], bytes: 0 };
+    out.bytes = remove_clone(&mut out.set, clone).saturating_neg();
+    Some(out)
+}
+
 /// Removes a clone from the set. Returns the bytes that become free: those that no other object shares.
 fn remove_clone(set: &mut SnapSet, clone: SnapId) -> i64 {
     let mut freed = own_bytes(set, clone);
@@ -343,6 +353,14 @@ mod tests {
         assert_eq!((one.clones.as_slice(), one.set.clones.as_slice()), (&[SnapId(4)][..], &[SnapId(7)][..]));
         let both = trim(&set, &all, 9).unwrap();
         assert_eq!((both.clones.len(), both.set.clones.len(), both.bytes), (2, 0, -7));
+    }
+
+    #[test]
+    fn lost_clone_leaves_the_set_like_a_trimmed_one() {
+        let set = two_clones();
+        let all_of_it = IntervalSet::of(3, 2);
+        assert_eq!(without_clone(&set, SnapId(4)), trim(&set, &all_of_it, 1));
+        assert_eq!(without_clone(&set, SnapId(5)), None);
     }
 
     #[test]

@@ -4,6 +4,10 @@
 //! reads wait until the writes before them are durable, so that nobody sees what a crash could still take back.
 //! Writes follow one another without waiting for their commits: the store keeps their order, and so do replies.
 //! Different objects do not wait for each other.
+//!
+//! A request that copies another object waits for it and holds its own object meanwhile. The reads that such copies send begin
+//! before everything that waits on their object: all of that is concurrent with them. Otherwise two objects that become copies of
+//! each other, or an object that becomes a copy of its own clone, would wait for ever.
 
 use super::Watch;
 use crate::fast_map::FastMap;
@@ -42,6 +46,8 @@ impl ObjectState {
 pub enum ObjectTurn {
     Read,
     Write,
+    /// A read by an OSD that copies the object.
+    Copy,
 }
 
 /// Requests that wait until an object is recovered.
@@ -71,8 +77,12 @@ pub struct ObjectContext {
     /// One request reads what it needs before it can change the object, or reads the object's info: nobody else
     /// may begin.
     exclusive: bool,
+    /// A request waits for the object that it copies. Nobody else may begin, but for reads of such requests.
+    is_copying: bool,
     /// In the order in which they came, which the first field counts.
     waiting: VecDeque<(u64, Key, ObjectTurn)>,
+    /// Reads of requests that copy the object.
+    copies: VecDeque<Key>,
     /// Touched since the sweep last passed.
     recent: bool,
     /// Of a replica: the object has changed since requests began to read it.
@@ -94,7 +104,9 @@ impl ObjectContext {
             readers: 0,
             writers: 0,
             exclusive: false,
+            is_copying: false,
             waiting: VecDeque::new(),
+            copies: VecDeque::new(),
             recent: true,
             is_stale: false,
         }
@@ -120,9 +132,12 @@ impl ObjectContext {
     fn may_begin(&self, turn: ObjectTurn) -> bool {
         match turn {
             _ if self.exclusive || self.block == ObjectBlock::All => false,
+            ObjectTurn::Copy => self.writers == 0,
+            _ if self.is_copying => false,
             ObjectTurn::Write if self.block == ObjectBlock::Writes => false,
             ObjectTurn::Read => self.writers == 0 || planted::has(PlantedBug::ReadUncommitted),
-            ObjectTurn::Write => self.readers == 0,
+            // A copy waits for the writes that are not durable: no more of them may come.
+            ObjectTurn::Write => self.readers == 0 && self.copies.is_empty(),
         }
     }
 
@@ -130,6 +145,13 @@ impl ObjectContext {
     /// from request to request.
     pub fn enter(&mut self, request: Key, turn: ObjectTurn, order: u64) -> bool {
         self.recent = true;
+        if turn == ObjectTurn::Copy {
+            let may_begin = self.may_begin(turn);
+            if !may_begin {
+                self.copies.push_back(request);
+            }
+            return may_begin;
+        }
         if self.waiting.is_empty() && self.may_begin(turn) {
             return true;
         }
@@ -139,12 +161,18 @@ impl ObjectContext {
 
     /// A request that had begun waits again, before all that came after it.
     pub fn put_back(&mut self, request: Key, turn: ObjectTurn, order: u64) {
+        if turn == ObjectTurn::Copy {
+            return self.copies.push_front(request);
+        }
         let at = self.waiting.partition_point(|(other, ..)| *other < order);
         self.waiting.insert(at, (order, request, turn));
     }
 
     /// The request that may begin now, if one waits and may.
     pub fn next_request(&mut self) -> Option<Key> {
+        if !self.copies.is_empty() && self.may_begin(ObjectTurn::Copy) {
+            return self.copies.pop_front();
+        }
         let (_, _, turn) = *self.waiting.front()?;
         if !self.may_begin(turn) {
             return None;
@@ -168,6 +196,17 @@ impl ObjectContext {
     pub fn end_exclusive(&mut self) {
         debug_assert!(self.exclusive);
         self.exclusive = false;
+    }
+
+    /// A request begins to wait for the object that it copies.
+    pub fn begin_copying(&mut self) {
+        debug_assert!(!self.is_copying && !self.exclusive);
+        self.is_copying = true;
+    }
+
+    pub fn end_copying(&mut self) {
+        debug_assert!(self.is_copying);
+        self.is_copying = false;
     }
 
     pub fn begin_write(&mut self) {
@@ -196,7 +235,7 @@ impl ObjectContext {
     }
 
     pub fn is_waited_for(&self) -> bool {
-        !self.waiting.is_empty()
+        self.is_copying || !self.waiting.is_empty() || !self.copies.is_empty()
     }
 
     pub fn is_idle(&self) -> bool {
@@ -204,7 +243,7 @@ impl ObjectContext {
     }
 
     pub fn has_requests(&self) -> bool {
-        self.readers > 0 || self.writers > 0 || self.exclusive || !self.waiting.is_empty()
+        self.readers > 0 || self.writers > 0 || self.exclusive || self.is_waited_for()
     }
 
     fn bytes(&self) -> usize {
@@ -392,6 +431,27 @@ mod tests {
         assert!(o.enter(k[0], ObjectTurn::Write, 6));
         o.begin_write();
         assert!(o.enter(k[1], ObjectTurn::Write, 7));
+    }
+
+    #[test]
+    fn read_of_a_copy_passes_requests_that_wait() {
+        let k = keys(5);
+        let mut o = ObjectContext::new(object("a").into());
+        assert!(o.enter(k[0], ObjectTurn::Write, 1));
+        o.begin_copying();
+        assert!(!o.enter(k[1], ObjectTurn::Read, 2) && !o.enter(k[2], ObjectTurn::Write, 3));
+        assert!(o.enter(k[3], ObjectTurn::Copy, 4), "the object is as it was");
+        o.begin_read();
+        o.end_copying();
+        o.put_back(k[0], ObjectTurn::Write, 1);
+        assert_eq!(o.next_request(), None, "the read has begun");
+        o.end_read();
+        assert_eq!(o.next_request(), Some(k[0]));
+        o.begin_write();
+        assert!(!o.enter(k[4], ObjectTurn::Copy, 5), "the write is not durable");
+        assert_eq!(o.next_request(), None);
+        o.end_write();
+        assert_eq!((o.next_request(), o.next_request()), (Some(k[4]), Some(k[1])));
     }
 
     #[test]

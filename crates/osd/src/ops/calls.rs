@@ -74,7 +74,7 @@ impl Handler for ClassCall {
             let result = match list.execute_for_method(&Operation::decode(op)) {
                 Ok(_) => continue,
                 Err(OpStop::Failed(failed)) => failed.result,
-                Err(OpStop::NeedsReads(_)) => Errno::IO.result(),
+                Err(OpStop::NeedsReads(_) | OpStop::NeedsCopy(_)) => Errno::IO.result(),
             };
             return Err(OpStop::Failed(OpOutput { result, output: outcome.output }));
         }

@@ -513,14 +513,14 @@ impl Execution<'_> {
         (info.data_digest, info.omap_digest) = (other.data_digest, other.omap_digest);
     }
 
-    fn set_size(&mut self, size: u64) {
+    pub(super) fn set_size(&mut self, size: u64) {
         self.stats.bytes += size as i64 - self.info.size as i64;
         if size != self.info.size {
             self.info.to_mut().size = size;
         }
     }
 
-    fn count_write(&mut self, bytes: u64) {
+    pub(super) fn count_write(&mut self, bytes: u64) {
         self.stats.writes += 1;
         self.stats.write_kib += kib(bytes);
     }

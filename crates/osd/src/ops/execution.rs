@@ -1,7 +1,7 @@
 //! Executing an operation list, one operation after another, until it is done or one fails.
 
 use super::calls::CallEnvironment;
-use super::copying::RollbackTo;
+use super::copying::{Copied, RollbackTo};
 use super::handler::{OpOutcome, OpOutput, OpStop};
 use super::reads::{Answers, Found, Reads};
 use super::watching::SideEffects;
@@ -39,6 +39,8 @@ pub struct ListOutcome {
     pub new_state: NewState,
     /// The object (not merely its watches) changed: its user version advances.
     pub user_modified: bool,
+    /// The object is a copy of another one, whose user version was this. It has that one's time of modification.
+    pub copied_version: Option<u64>,
     /// Something must be written even though `changes` is empty (a watch was registered).
     pub touched: bool,
     pub stats: StatDelta,
@@ -66,6 +68,8 @@ pub enum ListStatus {
     Done(ListOutcome),
     /// A class call must read these first; then the list is executed again from its start.
     NeedsReads(Vec<Query>),
+    /// The operation at this position copies another object, which must be read first; then the same.
+    NeedsCopy(u32),
 }
 
 /// Snapshots of a list's object.
@@ -89,6 +93,8 @@ pub struct Execution<'a> {
     pub(super) connected: &'a dyn Fn(u64, EntityName) -> bool,
     pub(super) calls: CallEnvironment<'a>,
     pub(super) snapshots: Snapshots<'a>,
+    /// Objects that operations of the list copy, or the reason why they cannot, by position.
+    pub(super) copies: &'a [(u32, Result<Copied, Errno>)],
 
     pub(super) exists: bool,
     /// Copied from the present state only when an operation changes it.
@@ -99,6 +105,8 @@ pub struct Execution<'a> {
     pub(super) side_effects: SideEffects,
     pub(super) data_offset: Option<u64>,
     pub(super) user_modified: bool,
+    /// User version of the object that this one is a copy of now.
+    pub(super) copied_version: Option<u64>,
     /// Position in the list of the operation that is executed.
     pub(super) position: u32,
     /// `None` when the object did not exist before the list.
@@ -129,6 +137,7 @@ impl<'a> Execution<'a> {
             connected,
             calls,
             snapshots,
+            copies: &[],
             exists: before.is_some(),
             info: match before {
                 Some(info) => Cow::Borrowed(info),
@@ -140,9 +149,14 @@ impl<'a> Execution<'a> {
             side_effects: SideEffects::default(),
             data_offset: None,
             user_modified: false,
+            copied_version: None,
             position: 0,
             answers: before.map(|_| Answers::new(answers)),
         }
+    }
+
+    pub fn with_copies(self, copies: &'a [(u32, Result<Copied, Errno>)]) -> Execution<'a> {
+        Execution { copies, ..self }
     }
 
     /// `operations` are `ops`, decoded.
@@ -158,6 +172,7 @@ impl<'a> Execution<'a> {
             let OpOutput { result: op_result, output } = match operation.execute(&mut self) {
                 Ok(output) | Err(OpStop::Failed(output)) => output,
                 Err(OpStop::NeedsReads(queries)) => return ListStatus::NeedsReads(queries),
+                Err(OpStop::NeedsCopy(position)) => return ListStatus::NeedsCopy(position),
             };
             self.position += 1;
             result = if op.flags.contains(OpFlags::FAILOK) { op_result.max(0) } else { op_result };
@@ -177,6 +192,7 @@ impl<'a> Execution<'a> {
                 (true, Cow::Owned(info)) => NewState::Present(Box::new(info)),
             },
             user_modified: self.user_modified,
+            copied_version: self.copied_version,
             touched: self.touched,
             stats,
             side_effects: self.side_effects,

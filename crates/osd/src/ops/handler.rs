@@ -65,6 +65,8 @@ pub enum OpStop {
     Failed(OpOutput),
     /// A class call must read these first; the list is then executed again from its start.
     NeedsReads(Vec<Query>),
+    /// The operation at this position of the list copies another object, which must be read first; then the same.
+    NeedsCopy(u32),
 }
 
 impl From<Rope> for OpOutput {

@@ -17,6 +17,8 @@ pub struct Limits {
     pub max_omap_bytes_per_request: usize,
     pub max_write_op_reply_len: usize,
     pub max_write_size: usize,
+    /// Bytes of one part of an object that is copied from another PG.
+    pub copy_part_max: u64,
     /// Of keys and values in one request: what the store can take at once. Not Ceph's, whose store takes any.
     pub max_metadata_size: u64,
     pub max_pgls: usize,
@@ -43,6 +45,10 @@ pub struct Limits {
     pub scrub_auto_repair_errors_max: u64,
 }
 
+/// Bounds of `osd_copyfrom_max_chunk`: a copy gets on, and a part is one message.
+const COPY_PART_MIN: u64 = 4096;
+const COPY_PART_MAX: u64 = 64 << 20;
+
 /// With the defaults of the table of options.
 impl Default for Limits {
     fn default() -> Limits {
@@ -63,6 +69,7 @@ impl Limits {
             max_omap_bytes_per_request: options.omap_bytes_max,
             max_write_op_reply_len: options.write_op_reply_len_max,
             max_write_size: options.write_size_max_mib.saturating_mul(1 << 20),
+            copy_part_max: options.copy_part_max.clamp(COPY_PART_MIN, COPY_PART_MAX),
             max_metadata_size,
             max_pgls: options.pgls_max,
             client_watch_timeout_s: options.client_watch_timeout_s,

@@ -22,7 +22,7 @@ mod table;
 mod watching;
 
 pub use calls::CallEnvironment;
-pub use copying::RollbackTo;
+pub use copying::{Copied, CopyFrom, RollbackTo};
 pub use execution::{Execution, ListOutcome, ListStatus, NewState, Snapshots, StatDelta};
 pub use handler::OpAccess;
 pub use limits::Limits;

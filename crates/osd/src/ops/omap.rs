@@ -270,7 +270,7 @@ impl Handler for RemoveRange {
 }
 
 impl Execution<'_> {
-    fn mark_omap(&mut self) {
+    pub(super) fn mark_omap(&mut self) {
         if !self.info.flags.contains(ObjectFlags::OMAP) {
             self.info.to_mut().flags.set(ObjectFlags::OMAP);
             self.stats.omap_objects += 1;

@@ -97,6 +97,7 @@ operations! {
         IsDirty(hints::IsDirty): ISDIRTY;
         ListWatchers(watching::ListWatchers): LIST_WATCHERS;
         ListSnaps(hints::ListSnaps): LIST_SNAPS;
+        CopyGet(Box<copying::CopyGet>): COPY_GET;
         Notify(watching::Notify): NOTIFY;
         NotifyAck(watching::AckNotify): NOTIFY_ACK;
         OmapKeys(omap::ListKeys): OMAPGETKEYS;
@@ -132,8 +133,8 @@ operations! {
     // They need cache tiers, which shoal's pools do not have; a stock OSD says the same of a pool that is no tier.
     refused with INVAL { CACHE_FLUSH CACHE_EVICT CACHE_TRY_FLUSH CACHE_PIN CACHE_UNPIN }
     refused with OPNOTSUPP {
-        // Manifests and copies: not here yet.
-        COPY_GET SET_REDIRECT SET_CHUNK TIER_PROMOTE UNSET_MANIFEST TIER_FLUSH TIER_EVICT
+        // Manifests: not here yet.
+        SET_REDIRECT SET_CHUNK TIER_PROMOTE UNSET_MANIFEST TIER_FLUSH TIER_EVICT
         // A stock OSD has a code for them and nothing behind it.
         MASKTRUNC SETTRUNC TMAPUP TMAPPUT TMAPGET TMAP2OMAP SETXATTRS RESETXATTRS
         PULL PUSH BALANCEREADS UNBALANCEREADS SCRUB SCRUB_RESERVE SCRUB_UNRESERVE SCRUB_MAP
@@ -154,6 +155,14 @@ impl Operation {
     pub fn rollback(&self) -> Option<SnapId> {
         match self {
             Operation::Rollback(rollback) => Some(rollback.snap()),
+            _ => None,
+        }
+    }
+
+    /// The copy of another object that it makes.
+    pub fn copy_from(&self) -> Option<&copying::CopyFrom> {
+        match self {
+            Operation::CopyFrom(copy) => Some(copy),
             _ => None,
         }
     }
@@ -212,6 +221,7 @@ mod tests {
                     match list.run(std::slice::from_ref(&op), std::slice::from_ref(&operation)) {
                         ListStatus::Done(outcome) => assert_eq!(outcome.results.len(), 1, "{code}"),
                         ListStatus::NeedsReads(_) => assert_eq!(code, OpCode::CALL),
+                        ListStatus::NeedsCopy(_) => assert!(operation.copy_from().is_some(), "{code}"),
                     }
                 }
             }

@@ -142,10 +142,12 @@ impl Shard {
         }
         let mut operations = SmallVec::<[Operation; 2]>::with_capacity(op.ops.len());
         op.ops.iter().for_each(|op| operations.push(Operation::decode(op)));
-        let access = match Access::of(op.flags, &op.ops, &operations) {
+        let mut access = match Access::of(op.flags, &op.ops, &operations) {
             Ok(access) => access,
             Err(errno) => return Verdict::Refuse(errno),
         };
+        // A client's own read keeps its place among what it has sent.
+        access.is_for_copy &= session.peer.identity.osd().is_some();
         let (cap, peer, calls) = (&session.caps, &session.peer, called(&operations));
         if !caps::allow(cap, peer, &pool.name, &pool.applications, op, access.plainly, &calls) {
             return Verdict::Refuse(Errno::PERM);
@@ -235,6 +237,7 @@ impl Shard {
             reads_snaps: false,
             past: None,
             call_reads: None,
+            copies: Vec::new(),
             #[cfg(feature = "erasure-trial")]
             gather: None,
             held,

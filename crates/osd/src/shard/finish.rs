@@ -54,6 +54,7 @@ impl Shard {
             }
         }
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        let copies = std::mem::take(&mut op.copies);
         let pg = &mut self.pgs[pg_key];
         let object = &pg.objects[object_key];
         let past = op.past.as_deref().filter(|_| !op.access.writes);
@@ -80,10 +81,18 @@ impl Shard {
             past.map_or(object.state.live(), |past| past.info.as_deref()),
             answers,
         )
+        .with_copies(&copies)
         .run(&op.message.ops, &op.operations);
         let outcome = match run {
             ListStatus::Done(outcome) => outcome,
-            ListStatus::NeedsReads(queries) => return self.read_for_calls(key, kept, queries, fx),
+            ListStatus::NeedsReads(queries) => {
+                op.copies = copies;
+                return self.read_for_calls(key, kept, queries, fx);
+            }
+            ListStatus::NeedsCopy(position) => {
+                op.copies = copies;
+                return self.begin_copy(now, key, position, fx);
+            }
         };
         self.next_notify = self.next_notify.wrapping_add(outcome.side_effects.notifies.len() as u32);
 
@@ -237,6 +246,7 @@ impl Shard {
             mut changes,
             new_state,
             user_modified,
+            copied_version,
             mut stats,
             side_effects,
             ..
@@ -250,7 +260,7 @@ impl Shard {
         let live = object.state.live();
         let snaps = snapshots::after_write(
             HeadBefore { size: live.map(|info| info.size), set: object.snaps.as_deref() },
-            context.as_ref(),
+            context.as_deref(),
             &changes,
             &object.id,
         );
@@ -280,7 +290,7 @@ impl Shard {
         }
         let before = object.state.info();
         let prior_version = before.map_or(Eversion::ZERO, |i| i.version);
-        let mut user_version = before.map_or(0, |i| i.user_version);
+        let mut user_version = copied_version.unwrap_or(before.map_or(0, |i| i.user_version));
         if user_modified {
             // Never below the log's own counter, which is all that the oldest clients see.
             user_version = (pg.progress.last_user_version.max(user_version) + 1).max(version.version);
@@ -301,7 +311,8 @@ impl Shard {
                 }
             },
         };
-        let mtime = op.message.mtime;
+        // A copy keeps the time of its source.
+        let mtime = if copied_version.is_some() { UTime::ZERO } else { op.message.mtime };
         let kind = if after.is_some() { EntryKind::Modify } else { EntryKind::Delete };
         object.state = match after {
             Some(mut info) => {
@@ -339,8 +350,8 @@ impl Shard {
             returns: if op.access.returns { returns(&results, output_max) } else { Vec::new() },
             snaps: Box::default(),
         };
-        if user_modified {
-            pg.progress.last_user_version = user_version;
+        if user_modified || copied_version.is_some() {
+            pg.progress.last_user_version = pg.progress.last_user_version.max(user_version);
         }
         count(pg, stats);
 
@@ -420,6 +431,7 @@ impl Shard {
             changes: Vec::new(),
             new_state: NewState::Unchanged,
             user_modified: false,
+            copied_version: None,
             touched: false,
             stats: StatDelta::default(),
             side_effects: Default::default(),

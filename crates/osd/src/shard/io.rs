@@ -13,7 +13,7 @@ use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, ReadTag, Tag, Time};
 use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
-use wire::messages::{MOSDBackoff, MOSDOp, MOSDPeer, Message};
+use wire::messages::{MOSDBackoff, MOSDOp, MOSDOpReply, MOSDPeer, Message};
 use wire::types::{
     Epoch, Eversion, HObject, OsdId, PastIntervals, PgId, PgState, RecoveredCounts, ScrubStamps, SnapCounts,
     SpgId, UTime,
@@ -50,6 +50,15 @@ pub enum Input {
     },
     /// The link to an OSD was made anew: statements that went to it before may be lost.
     LinkReset {
+        osd: OsdId,
+    },
+    /// The answer to [`Effect::AskPeer`].
+    Part {
+        tid: u64,
+        reply: Box<MOSDOpReply>,
+    },
+    /// The OSD serves a PG again, and has dropped what it was asked of it.
+    AskAgain {
         osd: OsdId,
     },
     /// A new map, and what it means for the PGs of this core. The orders take effect before anything that comes
@@ -161,6 +170,12 @@ pub enum Effect {
     SendPeer {
         to: OsdId,
         message: Box<MOSDPeer>,
+    },
+    /// A request to another OSD, or to this one, as a client sends it. Lost as a statement is; [`Input::Part`] answers it.
+    AskPeer {
+        to: OsdId,
+        tid: u64,
+        request: Box<MOSDOp>,
     },
     Submit {
         tag: Tag,

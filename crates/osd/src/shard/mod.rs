@@ -12,6 +12,7 @@
 
 mod admit;
 mod backoff;
+mod copying;
 mod damage;
 mod finish;
 mod io;
@@ -123,6 +124,7 @@ pub struct Shard {
     reservations: replicated::Reservations,
     scrub_places: replicated::ScrubPlaces,
     trim_places: replicated::TrimPlaces,
+    copies: copying::Copies,
     pace: pacing::Pace,
     /// Statements of intervals that the map does not have yet.
     early: replicated::Early,
@@ -283,6 +285,7 @@ impl Shard {
             reservations: replicated::Reservations::default(),
             scrub_places: replicated::ScrubPlaces::default(),
             trim_places: replicated::TrimPlaces::default(),
+            copies: copying::Copies::default(),
             pace: pacing::Pace::default(),
             early: VecDeque::new(),
             next_transfer: 0,
@@ -395,7 +398,12 @@ impl Machine for Shard {
             Input::Closed { conn, .. } => self.on_closed(now, conn),
             Input::Backoff { conn, message } => self.on_backoff(conn, message, fx),
             Input::Peer { from, message, held } => self.on_peer(now, from, message, held, fx),
-            Input::LinkReset { osd } => self.on_link_reset(now, osd, fx),
+            Input::LinkReset { osd } => {
+                self.on_link_reset(now, osd, fx);
+                self.ask_osd_again(now, osd, fx);
+            }
+            Input::Part { tid, reply } => self.on_part(now, tid, *reply, fx),
+            Input::AskAgain { osd } => self.ask_osd_again(now, osd, fx),
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
             Input::Leases(news) => self.on_leases(now, &news, fx),
             Input::EndLeases => self.end_leases(fx),
@@ -476,6 +484,7 @@ impl Machine for Shard {
         }
         self.check_places();
         self.check_trim_places();
+        self.check_copies();
         self.check_pace();
     }
 }

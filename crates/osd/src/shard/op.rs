@@ -3,7 +3,7 @@
 use crate::classes::Method;
 use crate::errno::Errno;
 use crate::object::ObjectTurn;
-use crate::ops::{OpAccess, Operation};
+use crate::ops::{Copied, OpAccess, Operation};
 use crate::signals::OpStamps;
 use crate::slab::Key;
 use machine::net::Held;
@@ -34,6 +34,8 @@ pub struct Access {
     pub ordered: bool,
     pub is_pg: bool,
     pub returns: bool,
+    /// An OSD reads the object for a copy of it.
+    pub is_for_copy: bool,
     /// What the capability's `r` and `w` must cover: reads and writes other than those of class calls.
     pub plainly: (bool, bool),
 }
@@ -42,7 +44,11 @@ impl Access {
     /// An ordered read shares its turn with reads: those begin when earlier writes are durable, so its answer follows theirs
     /// and tells nothing that a crash could take back.
     pub fn turn(&self) -> ObjectTurn {
-        if self.writes { ObjectTurn::Write } else { ObjectTurn::Read }
+        match self.writes {
+            true => ObjectTurn::Write,
+            false if self.is_for_copy => ObjectTurn::Copy,
+            false => ObjectTurn::Read,
+        }
     }
 }
 
@@ -68,6 +74,8 @@ pub struct Op {
     pub past: Option<Box<Past>>,
     /// Made when a class call needs to read.
     pub call_reads: Option<Box<CallReads>>,
+    /// Made when it copies other objects: those that it has, by the operation's position.
+    pub copies: Vec<(u32, Result<Copied, Errno>)>,
     /// Made when a read needs more than the store here.
     #[cfg(feature = "erasure-trial")]
     pub gather: Option<Box<super::replicated::Gather>>,
@@ -103,6 +111,8 @@ pub enum Stage {
     Loading,
     /// What it reads is being read. A read shares the object; a write has it alone.
     Reading,
+    /// The object that it copies is being read, wherever that is. Its own object waits.
+    Copying,
     /// Its change is on its way to stable storage; then this reply goes out.
     Committing(Box<Committing>),
 }
@@ -130,6 +140,7 @@ impl Access {
             access.writes |= writes;
             access.ordered |= ordered;
             access.is_pg |= op.code.is_pg();
+            access.is_for_copy |= op.code == OpCode::COPY_GET;
         }
         access.plainly = (access.reads, access.writes);
         for (op, operation) in ops.iter().zip(operations).filter(|(op, _)| op.code == OpCode::CALL) {

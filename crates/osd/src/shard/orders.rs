@@ -194,6 +194,7 @@ impl Shard {
         self.release_waiting_for_map(now, fx);
         self.have_withheld_sent_again(fx);
         self.look_for_trims();
+        self.follow_sources(now, fx);
     }
 
     pub(super) fn obey(&mut self, now: Time, order: PgOrder, fx: &mut Fx) {

@@ -71,7 +71,7 @@ impl Shard {
                 stamps: op.stamps,
                 progress: match op.stage {
                     Stage::Turn => Progress::WaitsForObject,
-                    Stage::Loading | Stage::Reading => Progress::Reads,
+                    Stage::Loading | Stage::Reading | Stage::Copying => Progress::Reads,
                     Stage::Committing(_) => Progress::Commits,
                 },
             }),

@@ -13,6 +13,7 @@ use crate::ops::{INFO_ATTR, RollbackTo, SNAPS_ATTR, object_info};
 use crate::slab::Key;
 use codec::{Encode, Features};
 use machine::Time;
+use std::sync::Arc;
 use store::{Answer, Change, ObjectId, Query, ReadRequest};
 use wire::types::{Eversion, HObject, ObjectFlags, ObjectInfo, OsdFlags, SnapId};
 
@@ -20,7 +21,11 @@ impl Shard {
     /// The read of a snapshot has its turn on the head, whose state is known.
     pub(super) fn begin_snapshot_read(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let Some(op) = self.op(key) else { return };
-        let target = target_in(&self.pgs[op.pg].objects[op.object], &self.view, op.snap);
+        let object = &self.pgs[op.pg].objects[op.object];
+        let target = match op.message.flags.contains(OsdFlags::MAP_SNAP_CLONE) {
+            true => clone_itself(object, op.snap),
+            false => target_in(object, &self.view, op.snap),
+        };
         match target {
             SnapTarget::Absent => self.reply_missing(now, key, fx),
             SnapTarget::Head => self.read_head(now, key, fx),
@@ -93,21 +98,24 @@ impl Shard {
     }
 
     /// The snapshot context of a write, as `PrimaryLogPG::execute_ctx` chooses it. `None`: it knows no snapshots.
-    pub(super) fn snap_context(&self, op: &Op) -> Option<SnapContext> {
+    pub(super) fn snap_context(&self, op: &Op) -> Option<WriteContext> {
         let message = &op.message;
         let pool = self.view.pools.get(&message.pg.pg.pool);
-        let of_pool = pool.and_then(|pool| pool.snapshots.context.as_ref());
-        if let Some(context) = of_pool
-            && !message.flags.contains(OsdFlags::ENFORCE_SNAPC)
-        {
-            return Some(context.clone());
+        if let Some(context) = self.context_of_pool(op) {
+            return Some(WriteContext::Pool(context.clone()));
         }
         if message.snap_seq == SnapId(0) {
             return None;
         }
         let is_kept = |snap: &&SnapId| pool.is_none_or(|pool| !pool.snapshots.removed.contains(snap.0));
         let snaps = message.snaps.iter().filter(is_kept).copied().collect();
-        Some(SnapContext { seq: message.snap_seq, snaps })
+        Some(WriteContext::Client(SnapContext { seq: message.snap_seq, snaps }))
+    }
+
+    fn context_of_pool(&self, op: &Op) -> Option<&Arc<SnapContext>> {
+        let pool = self.view.pools.get(&op.message.pg.pg.pool)?;
+        let is_enforced = op.message.flags.contains(OsdFlags::ENFORCE_SNAPC);
+        pool.snapshots.context.as_ref().filter(|_| !is_enforced)
     }
 
     /// The object has seen newer snapshots than a writer that wants to know of them.
@@ -115,9 +123,25 @@ impl Shard {
         if !op.message.flags.contains(OsdFlags::ORDERSNAP) {
             return None;
         }
-        let seq = self.snap_context(op).map_or(SnapId(0), |context| context.seq);
+        let seq = self.context_of_pool(op).map_or(op.message.snap_seq, |context| context.seq);
         let is_old = object.snaps.as_ref().is_some_and(|set| seq < set.seq);
         is_old.then_some(Errno::OLDSNAPC)
+    }
+}
+
+/// The snapshots that a write knows: all writes of a map share those of their pool.
+pub(super) enum WriteContext {
+    Pool(Arc<SnapContext>),
+    Client(SnapContext),
+}
+
+impl std::ops::Deref for WriteContext {
+    type Target = SnapContext;
+    fn deref(&self) -> &SnapContext {
+        match self {
+            WriteContext::Pool(context) => context,
+            WriteContext::Client(context) => context,
+        }
     }
 }
 
@@ -133,6 +157,17 @@ fn target_in(object: &ObjectContext, view: &ClusterView, snap: SnapId) -> SnapTa
     let none = Default::default();
     let pool = view.pools.get(&object.id.object.pool);
     target_of(object.snaps.as_deref(), snap, pool.map_or(&none, |pool| &pool.snapshots.removed))
+}
+
+/// As [`target_in`] where the number is that of the clone, whatever snapshots it stands for.
+fn clone_itself(object: &ObjectContext, clone: SnapId) -> SnapTarget {
+    match object.snaps.as_deref() {
+        _ if object.state.info().is_none() => SnapTarget::Absent,
+        Some(set) if clone > set.seq => SnapTarget::Head,
+        Some(set) if set.clones.contains(&clone) => SnapTarget::Clone(clone),
+        Some(_) => SnapTarget::Absent,
+        None => SnapTarget::Head,
+    }
 }
 
 /// The state that a list's rollback goes back to.

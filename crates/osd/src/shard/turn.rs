@@ -157,7 +157,7 @@ impl Shard {
         let (loading, exclusive) = match op.stage {
             Stage::Loading => (true, true),
             Stage::Reading => (false, op.access.writes),
-            Stage::Turn | Stage::Committing(_) => return,
+            Stage::Turn | Stage::Copying | Stage::Committing(_) => return,
         };
         let object = &mut self.pgs[pg_key].objects[object_key];
         if exclusive {

@@ -60,7 +60,7 @@ pub struct PoolSnapshots {
     /// Objects of the pool may have snapshots.
     pub is_used: bool,
     /// The context of writes, of a pool whose snapshots are the pool's own.
-    pub context: Option<SnapContext>,
+    pub context: Option<Arc<SnapContext>>,
     /// Snapshots that are removed, and that some PG may not have trimmed.
     pub removed: IntervalSet,
 }
@@ -72,7 +72,7 @@ impl PoolSnapshots {
         let snaps = || pool.snaps.keys().rev().copied().collect();
         PoolSnapshots {
             is_used: is_own || pool.flags.has(PoolFlags::SELFMANAGED_SNAPS) || pool.snap_seq > SnapId(0),
-            context: is_own.then(|| SnapContext { seq: pool.snap_seq, snaps: snaps() }),
+            context: is_own.then(|| Arc::new(SnapContext { seq: pool.snap_seq, snaps: snaps() })),
             removed: removed.cloned().unwrap_or_default(),
         }
     }

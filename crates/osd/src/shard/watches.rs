@@ -61,6 +61,8 @@ pub(super) enum Timer {
     Grants,
     /// The objects of a PG that is being removed could not be listed. By the request's tag.
     Removal(Key),
+    /// Parts of objects that are copied and did not come are asked for again.
+    Copies,
     /// Background work is reported to the law.
     Pace,
     /// PGs without requests are looked for, whose logs may rest.
@@ -333,6 +335,7 @@ impl Shard {
                 Timer::Trim(pg) => self.on_trim_timer(now, pg, fx),
                 Timer::ScrubWatch(pg) => self.watch_scrub(pg, fx),
                 Timer::Rest => self.rest_unused(now),
+                Timer::Copies => self.look_at_copies(now, fx),
                 Timer::Pace => self.report_pace(fx),
                 Timer::Grants => self.repeat_grants(fx),
                 Timer::Removal(key) => self.list_removal_again(key, fx),

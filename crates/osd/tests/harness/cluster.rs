@@ -28,6 +28,8 @@ pub struct Cluster {
     pub wires: VecDeque<(i32, i32, Box<MOSDPeer>)>,
     /// Links that lose everything, from and to.
     pub cut: Vec<(i32, i32)>,
+    /// Requests of OSDs to OSDs, from and to.
+    pub asked: Vec<(i32, i32)>,
     /// OSDs whose stores complete nothing.
     pub stalled: BTreeSet<i32>,
     /// The client counts its requests to all OSDs.
@@ -54,6 +56,16 @@ pub struct Cluster {
 }
 
 const MIN_SIZE: u32 = 1;
+
+/// The client's, and the links of other OSDs and of its own.
+fn open_connections(host: &mut Host) {
+    host.open(1, 4100);
+    for osd in 0..OSDS_MAX {
+        host.step(Input::Opened { conn: link_of(osd), peer: Arc::new(osd_peer(osd)) });
+    }
+}
+
+const OSDS_MAX: i32 = 8;
 
 fn osd_config(osd: i32) -> ShardConfig {
     ShardConfig { osd: OsdId(osd), ..config() }
@@ -82,6 +94,7 @@ impl Cluster {
             merge_state: None,
             wires: VecDeque::new(),
             cut: Vec::new(),
+            asked: Vec::new(),
             stalled: BTreeSet::new(),
             next_tid: 0,
             flags: 0,
@@ -96,7 +109,7 @@ impl Cluster {
             releases: Vec::new(),
         };
         for host in cluster.hosts.values_mut() {
-            host.open(1, 4100);
+            open_connections(host);
         }
         cluster.publish(true);
         cluster.run();
@@ -115,6 +128,19 @@ impl Cluster {
         }
         map.epoch = self.epoch;
         map.flags = osd_map::MapFlags(self.flags);
+        // For those that ask other OSDs as clients: without CRUSH, every PG has the acting set of `pg_temp`.
+        let pool = PgPool {
+            kind: PoolKind::REPLICATED,
+            size: self.interval.size as u8,
+            pg_num: self.pg_num,
+            pgp_num: self.pg_num,
+            object_hash: 2,
+            ..PgPool::default()
+        };
+        map.pools.insert(POOL, pool);
+        for seed in 0..self.pg_num {
+            map.pg_temp.insert(pg_of(seed).pg, self.interval.acting.clone());
+        }
         view.map = Arc::new(map);
         let pg_num_pending = self.pg_num - u32::from(self.is_merge_pending);
         let mut pool =
@@ -292,13 +318,46 @@ impl Cluster {
 
     pub fn start(&mut self, osd: i32, store: store::MemoryStore) {
         let mut host = Host::with(ShardConfig { log: self.log, ..osd_config(osd) }, store);
-        host.open(1, 4100);
+        open_connections(&mut host);
         self.hosts.insert(osd, host);
+    }
+
+    /// Requests of OSDs to OSDs, and their answers.
+    fn step_requests(&mut self) -> bool {
+        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        for (osd, host) in &mut self.hosts {
+            asked.extend(host.asks.drain(..).map(|(to, tid, request)| (*osd, to.0, tid, request)));
+            for (conn, message) in std::mem::take(&mut host.sent) {
+                match message.body {
+                    Body::MOSDOpReply(reply) if conn >= link_of(0) => {
+                        answered.push((conn, message.tid, reply))
+                    }
+                    body => host.sent.push_back((conn, Message { body, ..message })),
+                }
+            }
+        }
+        let moved = !asked.is_empty() || !answered.is_empty();
+        for (from, to, tid, request) in asked {
+            self.asked.push((from, to));
+            if self.cut.contains(&(from, to)) {
+                continue;
+            }
+            if let Some(host) = self.hosts.get_mut(&to) {
+                host.resend(link_of(from).0, tid, *request);
+            }
+        }
+        for (conn, tid, reply) in answered {
+            let to = (conn.0 - link_of(0).0) as i32;
+            if let Some(host) = self.hosts.get_mut(&to) {
+                host.step(Input::Part { tid, reply });
+            }
+        }
+        moved
     }
 
     /// One statement, or one completion of each store. False if nothing is under way.
     pub fn step(&mut self) -> bool {
-        let mut moved = false;
+        let mut moved = self.step_requests();
         for (osd, host) in &mut self.hosts {
             moved |= !self.stalled.contains(osd) && host.poll_once();
             for (to, message) in host.peers.drain(..) {

@@ -33,6 +33,8 @@ pub struct Host {
     pub control: Vec<ToControl>,
     /// Statements to other OSDs.
     pub peers: Vec<(OsdId, Box<wire::messages::MOSDPeer>)>,
+    /// Requests to OSDs, with their numbers.
+    pub asks: Vec<(OsdId, u64, Box<MOSDOp>)>,
     /// Connections that the shard wants ended.
     pub closed: Vec<ConnId>,
     pub view: ClusterView,
@@ -112,6 +114,18 @@ pub fn pg() -> SpgId {
     SpgId::from(PgId { pool: POOL, seed: 0 })
 }
 
+/// Another OSD's link is this connection, to every OSD.
+pub fn link_of(osd: i32) -> ConnId {
+    ConnId(1000 + osd as u64)
+}
+
+/// The OSD at the other end of a link.
+pub fn osd_peer(osd: i32) -> Peer {
+    let addr = EntityAddr::msgr2(format!("10.0.0.2:{}", 6800 + osd).parse().unwrap(), osd as u32);
+    let proof = Proof::none(format!("osd.{osd}").parse().unwrap(), 100 + osd as u64);
+    Peer::identified(proof, EntityName::new(EntityKind::OSD, osd.into()), addr).unwrap()
+}
+
 /// An object of the only PG.
 pub fn object(name: &str) -> HObject {
     let hash = name.bytes().fold(7u32, |h, b| h.wrapping_mul(31).wrapping_add(b as u32));
@@ -145,6 +159,7 @@ impl Host {
             control,
             closed: Vec::new(),
             peers: Vec::new(),
+            asks: Vec::new(),
             view,
             rot: Vec::new(),
             bad_place: None,
@@ -179,6 +194,7 @@ impl Host {
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
                 Effect::Close { conn } => self.closed.push(conn),
                 Effect::SendPeer { to, message } => self.peers.push((to, message)),
+                Effect::AskPeer { to, tid, request } => self.asks.push((to, tid, request)),
                 Effect::Reroute(_) | Effect::ToShard { .. } => {}
                 Effect::Control(c) => self.control.push(c),
             }

@@ -238,6 +238,8 @@ table! {
     "obj_refcount" => refcount::Refcount,
     "obj_version" => version::ObjVersion,
     "obj_version_cond" => version::VersionCond,
+    "object_copy_cursor_t" => CopyCursor,
+    "object_copy_data_t" => CopyData,
     "object_info_t" => ObjectInfo,
     "object_locator_t" => ObjectLocator,
     "object_manifest_t" => ObjectManifest,
