@@ -63,8 +63,11 @@ impl Value {
 pub struct Args(BTreeMap<String, Value>);
 
 impl Args {
+    /// The first JSON value of `text`. Text behind it is ignored, as in Ceph: `rbd perf image iostat` of 16.2 to 20.2 sends a
+    /// stray quotation mark there.
     pub fn parse(text: &str) -> Result<Args, String> {
-        let Ok(json) = serde_json::from_str::<serde_json::Value>(text) else {
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
+        let Some(Ok(json)) = values.next() else {
             return Err(format!("unparseable JSON {text}"));
         };
         let serde_json::Value::Object(pairs) = json else { return Err(format!("not JSON object {text}")) };
@@ -188,6 +191,13 @@ mod tests {
         assert_eq!(Args::parse("nonsense"), Err("unparseable JSON nonsense".into()));
         assert_eq!(Args::parse("[]"), Err("not JSON object []".into()));
         assert!(Args::parse(r#"{"a":{}}"#).is_err());
+        assert!(Args::parse("").is_err() && Args::parse(r#"{"a":1"#).is_err());
+    }
+
+    #[test]
+    fn text_behind_arguments_is_ignored() {
+        let args = Args::parse("{\"prefix\": \"rbd perf image stats\"}\"").unwrap();
+        assert_eq!(args.text("prefix").as_deref(), Some("rbd perf image stats"));
     }
 
     #[test]

@@ -110,8 +110,13 @@ fn advance(call: &mut MethodCall<'_>, key: &str, set: u64) -> MethodResult {
     Ok(0)
 }
 
+/// Also the client with an empty id, whose key is the prefix alone: the image's own client in every journal of librbd.
 fn all_clients(call: &mut MethodCall<'_>) -> Result<Vec<JournalClient>, MethodStop> {
-    call.omap_scan(CLIENT_PREFIX)?.iter().map(|(_, value)| omap::stored(value)).collect()
+    let (entries, more) = call.omap_list(b"", CLIENT_PREFIX, omap::SCAN_MAX, true)?;
+    if more {
+        return Err(Errno::OVERFLOW.into());
+    }
+    entries.iter().map(|(_, value)| omap::stored(value)).collect()
 }
 
 fn all_tags(call: &mut MethodCall<'_>) -> Result<Vec<JournalTag>, MethodStop> {
@@ -370,6 +375,24 @@ mod tests {
         assert_eq!(list.iter().map(|c| &c.id[..]).collect::<Vec<_>>(), [b"b"]);
         let wide = ObjectSetPosition { objects: vec![at(1).objects.remove(0); 5] };
         assert_eq!(o.call("journal", "client_commit", &("a".to_string(), wide)), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn client_with_empty_id_counts_among_all() {
+        let mut o = journal();
+        register(&mut o, "").unwrap();
+        for id in 0..3 {
+            tag(&mut o, id, if id == 0 { CLASS_NEW } else { 0 }).unwrap();
+        }
+        commit(&mut o, "", 1);
+        register(&mut o, "inspect").unwrap();
+        let inspect: JournalClient =
+            decode(&o.call("journal", "get_client", &"inspect".to_string()).unwrap());
+        assert_eq!(inspect.committed, at(1), "a new client begins where the image's own client is");
+        commit(&mut o, "inspect", 2);
+        tag(&mut o, 3, 0).unwrap();
+        assert_eq!(tags(&mut o, "inspect", None), [2, 3]);
+        assert_eq!(tags(&mut o, "", None), [1, 2, 3], "tag 1 stays for the image's own client");
     }
 
     #[test]

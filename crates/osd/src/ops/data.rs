@@ -185,23 +185,7 @@ impl Handler for WriteFull {
     fn reads(&self, _: &Limits) {}
 
     fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
-        let len = self.0.len() as u64;
-        list.within_limits(0, len)?;
-        if len == 0 {
-            list.ensure_exists();
-        } else {
-            list.write_creates();
-        }
-        if len < list.info.size {
-            list.changes.push(Change::Truncate { object: list.id.clone(), size: len });
-        }
-        if len > 0 {
-            list.changes.push(Change::Write { object: list.id.clone(), offset: 0, data: self.0.clone() });
-        }
-        list.touched = true;
-        list.set_size(len);
-        list.count_write(len);
-        done()
+        list.write_full(self.0.clone())
     }
 }
 
@@ -410,6 +394,27 @@ impl Execution<'_> {
         let max = self.limits.max_object_size;
         let fits = offset < max && len <= max && offset + len <= max;
         if fits { Ok(()) } else { Err(Errno::FBIG) }
+    }
+
+    /// Replaces all bytes.
+    pub(super) fn write_full(&mut self, data: Rope) -> OpOutcome {
+        let len = data.len() as u64;
+        self.within_limits(0, len)?;
+        if len == 0 {
+            self.ensure_exists();
+        } else {
+            self.write_creates();
+        }
+        if len < self.info.size {
+            self.changes.push(Change::Truncate { object: self.id.clone(), size: len });
+        }
+        if len > 0 {
+            self.changes.push(Change::Write { object: self.id.clone(), offset: 0, data: data });
+        }
+        self.touched = true;
+        self.set_size(len);
+        self.count_write(len);
+        done()
     }
 
     pub(super) fn write(&mut self, extent: Extent, data: Rope) -> OpOutcome {

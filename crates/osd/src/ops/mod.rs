@@ -19,6 +19,7 @@ mod limits;
 mod omap;
 mod reads;
 mod table;
+mod tmap;
 mod watching;
 
 pub use calls::CallEnvironment;

@@ -4,7 +4,7 @@
 //! `wire/src/types/op_code.rs`. A code without a row does not compile; a code that stands in two rows does not either.
 
 use super::handler::{Handler, OpAccess, OpOutcome};
-use super::{Execution, Limits, attrs, calls, checksum, copying, data, hints, omap, watching};
+use super::{Execution, Limits, attrs, calls, checksum, copying, data, hints, omap, tmap, watching};
 use crate::classes::Method;
 use crate::errno::Errno;
 use store::Query;
@@ -84,7 +84,7 @@ macro_rules! operations {
 
 operations! {
     handlers {
-        Read(data::Read): READ | SYNC_READ;
+        Read(data::Read): READ | SYNC_READ | TMAPGET;
         SparseRead(data::SparseRead): SPARSE_READ;
         MapExtents(data::MapExtents): MAPEXT;
         CompareExtent(data::CompareExtent): CMPEXT;
@@ -116,6 +116,8 @@ operations! {
         Delete(data::Delete): DELETE;
         SetAttr(attrs::SetAttr): SETXATTR;
         RemoveAttr(attrs::RemoveAttr): RMXATTR;
+        TmapUpdate(tmap::Update): TMAPUP;
+        TmapPut(tmap::Put): TMAPPUT;
         OmapSet(omap::Set): OMAPSETVALS;
         OmapSetHeader(omap::SetHeader): OMAPSETHEADER;
         OmapClear(omap::Clear): OMAPCLEAR;
@@ -136,7 +138,7 @@ operations! {
         // Manifests: not here yet.
         SET_REDIRECT SET_CHUNK TIER_PROMOTE UNSET_MANIFEST TIER_FLUSH TIER_EVICT
         // A stock OSD has a code for them and nothing behind it.
-        MASKTRUNC SETTRUNC TMAPUP TMAPPUT TMAPGET TMAP2OMAP SETXATTRS RESETXATTRS
+        MASKTRUNC SETTRUNC TMAP2OMAP SETXATTRS RESETXATTRS
         PULL PUSH BALANCEREADS UNBALANCEREADS SCRUB SCRUB_RESERVE SCRUB_UNRESERVE SCRUB_MAP
     }
 }
@@ -246,7 +248,7 @@ mod tests {
     #[test]
     fn unknown_code_is_not_supported() {
         assert_eq!(Operation::decode(&OsdOp::bare(OpCode(0x12ff))), Operation::Refused(Errno::OPNOTSUPP));
-        assert_eq!(Operation::decode(&OsdOp::bare(OpCode::TMAPGET)), Operation::Refused(Errno::OPNOTSUPP));
+        assert_eq!(Operation::decode(&OsdOp::bare(OpCode::TMAP2OMAP)), Operation::Refused(Errno::OPNOTSUPP));
         assert_eq!(Operation::decode(&OsdOp::bare(OpCode::CACHE_PIN)), Operation::Refused(Errno::INVAL));
     }
 
