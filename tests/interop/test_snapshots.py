@@ -94,6 +94,53 @@ class Snapshots(ClusterTest):
             self.assertNotEqual(self.rados("own-snaps", "listsnaps", "o7", check=False).code, 0)
             self.assertEqual(sorted(o.key for o in io.list_objects()), sorted(set(names) - {"o7"}))
 
+    def test_removed_snapshot_stays_removed(self):
+        self.pool("purged")
+        with self.r.open_ioctx("purged") as io:
+            io.write_full("o", b"old")
+            gone, kept = io.create_self_managed_snap(), io.create_self_managed_snap()
+            io.set_self_managed_snap_write([kept, gone])
+            io.write_full("o", b"new")
+            io.remove_self_managed_snap(gone)
+            self.until_purged("purged")
+            before = self.row("purged")[0]
+            # Again: the monitor remembers it.
+            io.remove_self_managed_snap(gone)
+            self.assertEqual(self.row("purged"), (before, []))
+            # An operator has removed ones trimmed anew, and none that is alive.
+            force = lambda *more: self.client.ceph("osd", "pool", "force-remove-snap", "purged", *more)
+            said = force("--dry_run").errors
+            self.assertIn(f"removed snapids: [{gone}~1,", said)
+            self.assertEqual(self.row("purged"), (before, []))
+            force()
+            self.until_purged("purged")
+            io.set_read(kept)
+            self.assertEqual(io.read("o"), b"old")
+            refused = self.client.ceph("osd", "pool", "force-remove-snap", "purged", 1, 9999, check=False)
+            self.assertEqual(refused.code, 22)
+
+    def test_objects_are_copied(self):
+        for pool in ("copies", "other"):
+            self.pool(pool)
+        contents = bytes(range(256)) * 40_000
+        self.rados("copies", "put", "a", "-", stdin=contents)
+        self.rados("copies", "setxattr", "a", "x", "one")
+        self.rados("copies", "setomapval", "a", "key", "value")
+        self.rados("copies", "cp", "a", "b")
+        self.rados("copies", "cp", "a", "c", "--target-pool=other")
+        self.rados("copies", "-N", "space", "put", "n", "-", stdin=b"in a namespace")
+        for pool, name in (("copies", "b"), ("other", "c")):
+            self.assertEqual(self.rados(pool, "get", name, "-").out, contents)
+            self.assertEqual(self.rados(pool, "getxattr", name, "x").out, b"one")
+            self.assertIn("value", self.rados(pool, "getomapval", name, "key").text)
+        self.pool("all")
+        self.client.rados("cppool", "copies", "all", "--yes-i-really-mean-it")
+        self.assertEqual(self.rados("all", "get", "b", "-").out, contents)
+        self.assertEqual(self.rados("all", "-N", "space", "get", "n", "-").out, b"in a namespace")
+        absent = self.rados("copies", "cp", "absent", "d", check=False)
+        self.assertNotEqual(absent.code, 0)
+        self.assertIn("No such file", absent.text + absent.errors)
+
     def test_kinds_of_snapshots_exclude_each_other(self):
         self.pool("either")
         self.client.ceph("osd", "pool", "mksnap", "either", "s")

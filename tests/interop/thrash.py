@@ -280,12 +280,12 @@ def primary_of_most(rows):
 
 class Model:
     """Ceph's model checker at work in a pool of its own: it draws operations, knows what each object and each snapshot must be, and
-    ends itself at a wrong answer. Without copies, which shoal does not make, and without `watch`: its watcher never acknowledges, so that each notify waits for 600 s, whatever
+    ends itself at a wrong answer. Without `watch`: its watcher never acknowledges, so that each notify waits for 600 s, whatever
     the cluster."""
 
     #: The mix of Ceph's own suites.
     OPS = {"read": 100, "write": 50, "write_excl": 50, "delete": 50, "setattr": 25, "rmattr": 25, "append": 50,
-           "append_excl": 50, "writesame": 10, "snap_create": 50, "snap_remove": 50, "rollback": 50}
+           "append_excl": 50, "writesame": 10, "snap_create": 50, "snap_remove": 50, "rollback": 50, "copy_from": 50}
     #: The last operations are answered within this after its time.
     GRACE_SECONDS = 120
 

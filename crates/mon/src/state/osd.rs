@@ -8,7 +8,7 @@ use crate::proposal::{Metadata, SealedStep};
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::types::{Epoch, OsdMap, OsdMapIncremental, PgId, UTime};
+use wire::types::{Epoch, IntervalSet, OsdMap, OsdMapIncremental, PgId, PoolId, UTime};
 
 const BASE_EVERY: u32 = 64;
 
@@ -22,6 +22,9 @@ pub struct OsdHistory {
     pub metadata: BTreeMap<i32, Metadata>,
     /// PGs of new pools that no OSD has made yet: since when.
     pub creating: BTreeMap<PgId, (Epoch, UTime)>,
+    /// Snapshots of each pool that are removed and that every PG has trimmed, for ever: the map forgets them. With them the numbers
+    /// that removals have taken, which were no snapshots, so that the ranges stay few.
+    pub purged_snaps: BTreeMap<PoolId, IntervalSet>,
 }
 
 impl OsdHistory {
@@ -82,13 +85,38 @@ impl OsdHistory {
                 self.creating.extend(pgs.map(|pg| (pg, (step.epoch, step.modified))));
             }
         }
+        self.remember_purged(step);
         self.map = next;
         let map = &self.map;
+        self.purged_snaps.retain(|pool, _| map.pools.contains_key(pool));
         self.creating.retain(|pg, _| map.pools.get(&pg.pool).is_some_and(|pool| pg.seed < pool.pg_num));
         self.steps.insert(step.epoch, step.clone());
         if self.bases.is_empty() || step.epoch.is_multiple_of(BASE_EVERY) {
             self.bases.insert(step.epoch, self.map.clone());
         }
+    }
+
+    fn remember_purged(&mut self, step: &OsdMapIncremental) {
+        for (pool, snaps) in &step.new_purged_snaps {
+            let purged = self.purged_snaps.entry(*pool).or_default();
+            snaps.iter().for_each(|(start, len)| purged.insert(start, len));
+        }
+        for (pool, removed) in &step.new_removed_snaps {
+            let (Some(before), Some(after)) = (self.map.pools.get(pool), step.new_pools.get(pool)) else {
+                continue;
+            };
+            let taken = after.snap_seq.0;
+            if after.snap_seq > before.snap_seq && !removed.contains(taken) {
+                self.purged_snaps.entry(*pool).or_default().insert(taken, 1);
+            }
+        }
+    }
+
+    /// The snapshot was removed, whether or not it is trimmed.
+    pub fn is_removed_snap(&self, pool: PoolId, snap: u64) -> bool {
+        let is_in =
+            |sets: &BTreeMap<PoolId, IntervalSet>| sets.get(&pool).is_some_and(|set| set.contains(snap));
+        is_in(&self.map.removed_snaps_queue) || is_in(&self.purged_snaps)
     }
 
     /// True if a whole base's worth of epochs lies before `floor`.
@@ -107,7 +135,7 @@ impl OsdHistory {
 impl Encode for OsdHistory {
     fn encode(&self, w: &mut Writer) {
         let blob = |w: &mut Writer, map: &OsdMap| w.blob(&map.to_vec(map.encoding_features()));
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             blob(w, &self.map);
             w.count(self.steps.len());
             for (epoch, step) in &self.steps {
@@ -121,6 +149,7 @@ impl Encode for OsdHistory {
             }
             w.put(&self.metadata);
             w.put(&self.creating);
+            w.put(&self.purged_snaps);
         });
     }
 }
@@ -131,7 +160,7 @@ impl Decode for OsdHistory {
         fn blob<T: Decode>(r: &mut Reader<'_>) -> Result<Arc<T>, DecodeError> {
             codec::decode_exact(r.blob()?).map(Arc::new)
         }
-        r.envelope("OSDMap history", 1, |r, _| {
+        r.envelope("OSDMap history", 2, |r, version| {
             let mut history = OsdHistory { map: blob(r)?, ..OsdHistory::default() };
             for _ in 0..r.count("steps", 8)? {
                 history.steps.insert(r.u32()?, blob(r)?);
@@ -141,6 +170,9 @@ impl Decode for OsdHistory {
             }
             history.metadata = r.get()?;
             history.creating = r.get()?;
+            if version >= 2 {
+                history.purged_snaps = r.get()?;
+            }
             Ok(history)
         })
     }

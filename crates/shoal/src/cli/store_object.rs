@@ -26,6 +26,10 @@ Examples:
   shoal store object list-attrs /srv/shoal/osd.3 2.1f photo
   shoal store object set-omap /srv/shoal/osd.3 2.1f photo key < value
   shoal store object remove /srv/shoal/osd.3 2.1f photo
+  shoal store object list-clones /srv/shoal/osd.3 2.1f photo
+  shoal store object get-bytes /srv/shoal/osd.3 2.1f photo --clone 4 > photo.4
+  shoal store object remove /srv/shoal/osd.3 2.1f photo --clone 4
+  shoal store object remove-clone-metadata /srv/shoal/osd.3 2.1f photo 4
 
 Values go to standard output, and come from --file or standard input. Exit codes: 0, done; 1, nothing was done.")]
 pub struct Args {
@@ -35,6 +39,9 @@ pub struct Args {
     /// Locator key of the object
     #[arg(long, global = true, default_value = "", hide_default_value = true)]
     locator: String,
+    /// A clone of the object, by its number in `rados listsnaps`, instead of the object itself
+    #[arg(long, global = true, value_name = "NUMBER")]
+    clone: Option<u64>,
     /// Read the value from this file instead of standard input
     #[arg(long, global = true, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -118,10 +125,21 @@ enum Command {
         #[command(flatten)]
         of: Target,
     },
-    /// Remove the object from this copy
+    /// Remove the object, or with --clone the clone, from this copy
     Remove {
         #[command(flatten)]
         of: Target,
+    },
+    /// Numbers of the clones that the object names, a line each
+    ListClones {
+        #[command(flatten)]
+        of: Target,
+    },
+    /// Take a clone that is lost off the object's list: its snapshots no longer have the object
+    RemoveCloneMetadata {
+        #[command(flatten)]
+        of: Target,
+        number: u64,
     },
 }
 
@@ -139,6 +157,8 @@ impl Command {
             | Command::SetOmap { of, .. }
             | Command::RmOmap { of, .. }
             | Command::GetOmaphdr { of }
+            | Command::ListClones { of }
+            | Command::RemoveCloneMetadata { of, .. }
             | Command::SetOmaphdr { of }
             | Command::Remove { of } => of,
         }
@@ -148,7 +168,12 @@ impl Command {
 pub fn run(args: &Args, key_file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let Target { device, pg, object } = args.command.target();
     let name = |text: &str| Name::from(text.as_bytes());
-    let wanted = Wanted { name: name(object), namespace: name(&args.nspace), key: name(&args.locator) };
+    let wanted = Wanted {
+        name: name(object),
+        namespace: name(&args.nspace),
+        key: name(&args.locator),
+        clone: args.clone,
+    };
     let mut store = Access::open(Place::new(device, key_file))?;
     let mut found = Object::find(&mut store, SpgId::from(*pg), &wanted)?;
     let mut out = stdout().lock();
@@ -169,6 +194,13 @@ pub fn run(args: &Args, key_file: Option<&Path>) -> anyhow::Result<ExitCode> {
         Command::GetOmaphdr { .. } => out.write_all(&found.get_omap_header()?)?,
         Command::SetOmaphdr { .. } => found.set_omap_header(value()?)?,
         Command::Remove { .. } => found.remove()?,
+        Command::ListClones { .. } => {
+            found
+                .clones()?
+                .iter()
+                .try_for_each(|clone| write_line(&mut out, clone.to_string().as_bytes()))?;
+        }
+        Command::RemoveCloneMetadata { number, .. } => found.forget_clone(*number)?,
     }
     out.flush()?;
     store.close()?;

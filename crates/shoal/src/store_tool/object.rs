@@ -7,11 +7,12 @@ use super::pg::access::Access;
 use super::pg::{for_each_object, split_bits};
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use codec::Rope;
-use osd::ops::{ATTR_PREFIX, INFO_ATTR};
+use codec::{Encode, Features, Rope};
+use osd::object::snapshots::without_clone;
+use osd::ops::{ATTR_PREFIX, INFO_ATTR, SNAPS_ATTR};
 use std::io::Write;
 use store::{Answer, Change, Collection, ObjectId, Query, ReadRequest, Transaction};
-use wire::types::{HObject, Name, SnapId, SpgId};
+use wire::types::{HObject, Name, SnapId, SnapSet, SpgId};
 
 /// Bytes and keys of one request.
 const STEP_BYTES: u64 = 4 << 20;
@@ -24,6 +25,8 @@ pub struct Wanted {
     pub namespace: Name,
     /// The locator; empty for most objects.
     pub key: Name,
+    /// A clone of the object, by the number that `rados listsnaps` shows. `None`: the object itself.
+    pub clone: Option<u64>,
 }
 
 /// An object that is there, in an open store.
@@ -39,17 +42,22 @@ impl<'a> Object<'a> {
             split_bits(store, pg).is_some(),
             "PG {pg} is not in this store: `shoal store pg list` shows those that are"
         );
+        let wanted_snap = wanted.clone.map_or(SnapId::HEAD, SnapId);
         let mut found = Vec::new();
         for_each_object(store, pg, &mut |_, id| {
             let HObject { name, namespace, key, snap, .. } = &id.object;
             let is_it = *name == wanted.name && *namespace == wanted.namespace && *key == wanted.key;
-            if is_it && *snap == SnapId::HEAD {
+            if is_it && *snap == wanted_snap {
                 found.push(id);
             }
             Ok(())
         })?;
         let id = found.pop().with_context(|| {
-            format!("PG {pg} has no object {} in this store: `shoal store dump` lists them", wanted.name)
+            let clone = wanted.clone.map(|clone| format!("clone {clone} of ")).unwrap_or_default();
+            format!(
+                "PG {pg} has no {clone}object {} in this store: `shoal store dump` lists them",
+                wanted.name
+            )
         })?;
         Ok(Object { store, collection: Collection::Pg(pg), id })
     }
@@ -173,6 +181,28 @@ impl<'a> Object<'a> {
     pub fn set_omap_header(&mut self, header: Bytes) -> anyhow::Result<()> {
         let object = self.id.clone();
         self.apply(vec![Change::OmapSetHeader { object, header }])
+    }
+
+    fn snap_set(&mut self) -> anyhow::Result<SnapSet> {
+        let Answer::Attr(value) = self.ask(Query::Attr { name: SNAPS_ATTR })? else {
+            bail!("a snapshot set was answered with something else");
+        };
+        let value = value.context("the object has no snapshots, or it is a clone")?;
+        codec::decode_exact(&value).context("the snapshot set is damaged")
+    }
+
+    /// The clones that the object names, ascending.
+    pub fn clones(&mut self) -> anyhow::Result<Vec<u64>> {
+        Ok(self.snap_set()?.clones.iter().map(|clone| clone.0).collect())
+    }
+
+    /// Takes a clone off the object's list. The clone itself, if it is there, stays.
+    pub fn forget_clone(&mut self, clone: u64) -> anyhow::Result<()> {
+        let set = self.snap_set()?;
+        let without = without_clone(&set, SnapId(clone))
+            .with_context(|| format!("the object names no clone {clone}: `list-clones` shows them"))?;
+        let (object, value) = (self.id.clone(), without.set.to_vec(Features::ALL).into());
+        self.apply(vec![Change::SetAttr { object, name: SNAPS_ATTR, value }])
     }
 
     pub fn remove(&mut self) -> anyhow::Result<()> {

@@ -23,6 +23,8 @@ pub(in crate::commands) const COMMANDS: &[Command] = commands! {
         "remove a pool with all its objects", "osd", "rw", rm_command, Command::DEPRECATED;
     "osd pool mksnap name=pool,type=CephPoolname name=snap,type=CephString", "make a snapshot of a pool", "osd", "rw", pool_snap::mksnap;
     "osd pool rmsnap name=pool,type=CephPoolname name=snap,type=CephString", "remove a snapshot of a pool", "osd", "rw", pool_snap::rmsnap;
+    "osd pool force-remove-snap name=pool,type=CephPoolname name=lower_snapid_bound,type=CephInt,range=0,req=false name=upper_snapid_bound,type=CephInt,range=0,req=false name=dry_run,type=CephBool,req=false",
+        "trim removed snapshots of a pool again", "osd", "rw", pool_snap::force_remove_snap;
     "osd pool rename name=srcpool,type=CephPoolname name=destpool,type=CephPoolname", "rename a pool", "osd", "rw", rename;
     "osd pool ls name=detail,type=CephChoices,strings=detail,req=false", "list pools", "osd", "r", ls;
     "osd lspools", "list pools", "osd", "r", lspools;
