@@ -16,8 +16,7 @@ NOT_SERVED = {
     "ceph_objecter_": "the manager has no client of its own",
     "ceph_mon_election_": "elections are not counted", "ceph_mon_num_elections": "elections are not counted",
     "ceph_mon_session_": "sessions are counted, not their comings and goings",
-    "ceph_osd_recovery_": "there is no recovery", "ceph_osd_numpg_removing": "not counted",
-    "ceph_disk_occupation": "devices are not tracked",
+    "ceph_osd_numpg_removing": "not counted",
     "ceph_fs_": "there is no file system", "ceph_mds_": "there is no file system",
     "ceph_rgw_": "there is no gateway", "ceph_rbd_": "images are not counted",
 }
@@ -29,6 +28,7 @@ PACE, STARVED = "window_converges_to_the_target", "starved_class_is_counted"
 MOVED_BY = {
     "osd.op_wip": OPERATIONS, "osd.messages_delayed_for_map": OPERATIONS, "osd.op_rw_in_bytes": OPERATIONS, "osd.op_rw_out_bytes": OPERATIONS,
     "osd.numpg_replica": "copies_are_counted_by_role", "osd.numpg_stray": "copies_are_counted_by_role",
+    "osd.recovery_ops": "test_recovered_objects_are_counted", "osd.recovery_bytes": "test_recovered_objects_are_counted",
     "osd.replica_read": COPIES, "osd.replica_read_served": COPIES, "osd.replica_read_redirect_missing": COPIES, "osd.replica_read_redirect_conflict": COPIES,
     "osd.numpg_moving": "moves_are_counted", "osd.pg_moves_given_up": "moves_are_counted",
     "store.waited_for_log": STORE, "store.waited_for_index": STORE, "store.fresh_tables": STORE, "store.deferred_bytes": STORE,

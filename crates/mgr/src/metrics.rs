@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use wire::text::RecoveryIo;
 use wire::types::osd_map::MapFlags;
-use wire::types::{OsdMap, PgState, PoolId, PoolOption, PoolOptionValue, PoolStat};
+use wire::types::{OsdMap, PgPool, PgState, PoolId, PoolOption, PoolOptionValue, PoolStat, StoreStatfs};
 
 /// PG states in the order of stock's page.
 const PG_STATES: [&str; 34] = [
@@ -81,8 +81,8 @@ impl Page {
     }
 
     /// A metric with one sample for each pool.
-    fn pools<T: Display>(&mut self, name: &str, help: &str, values: &[(PoolId, T)]) {
-        self.family(name, "gauge", help);
+    fn pools<T: Display>(&mut self, name: &str, kind: &str, help: &str, values: &[(PoolId, T)]) {
+        self.family(name, kind, help);
         for (pool, value) in values {
             self.sample(name, &[("pool_id", &pool.to_string())], value);
         }
@@ -140,9 +140,21 @@ fn pool_metadata(page: &mut Page, map: &OsdMap) {
             ("type", "replicated"),
             ("description", &format!("replica:{}", pool.size)),
             ("compression_mode", compression),
+            ("application", &applications(pool)),
         ];
         page.sample("ceph_pool_metadata", &labels, 1);
     }
+}
+
+/// A pool's applications as stock's page names them.
+fn applications(pool: &PgPool) -> String {
+    let names = pool.applications.keys().map(|name| match name.as_str() {
+        "rbd" => "Block",
+        "cephfs" => "Filesystem",
+        "rgw" => "Object",
+        other => other,
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
 
 fn pgs(page: &mut Page, pg_map: &PgMap) {
@@ -154,7 +166,7 @@ fn pgs(page: &mut Page, pg_map: &PgMap) {
         *states.entry(stat.state).or_default() += 1;
     }
     let totals: Vec<_> = counts.iter().map(|(pool, (total, _))| (*pool, *total)).collect();
-    page.pools("ceph_pg_total", "PG Total Count per Pool", &totals);
+    page.pools("ceph_pg_total", "gauge", "PG Total Count per Pool", &totals);
     for word in PG_STATES {
         // The flag of no state at all.
         let flag = PgState::from_word(word).unwrap_or(PgState::UNKNOWN);
@@ -166,7 +178,7 @@ fn pgs(page: &mut Page, pg_map: &PgMap) {
             states.iter().filter(|(state, _)| is_in(state)).map(|(_, n)| n).sum()
         };
         let rows: Vec<_> = counts.iter().map(|(pool, (_, states))| (*pool, in_state(states))).collect();
-        page.pools(&format!("ceph_pg_{word}"), &format!("PG {word} per pool"), &rows);
+        page.pools(&format!("ceph_pg_{word}"), "gauge", &format!("PG {word} per pool"), &rows);
     }
 }
 
@@ -178,6 +190,15 @@ fn osds(page: &mut Page, pg_map: &PgMap) {
         let is_set = MapFlags::by_name(&flag.replace('-', "")).or(MapFlags::by_name(flag));
         page.sample(&name, &[], u8::from(is_set.is_some_and(|bit| map.flags.has(bit))));
     }
+    for (name, help, ratio) in [
+        ("ceph_osd_full_ratio", "OSD full ratio of the cluster", map.full_ratio),
+        ("ceph_osd_nearfull_ratio", "OSD nearfull ratio of the cluster", map.nearfull_ratio),
+    ] {
+        page.family(name, "gauge", help);
+        page.sample(name, &[], ratio);
+    }
+    page.family("ceph_cluster_osd_blocklist_count", "gauge", "Entries of the OSD blocklist");
+    page.sample("ceph_cluster_osd_blocklist_count", &[], map.blocklist.len() + map.range_blocklist.len());
     let ids: Vec<i32> = map.osd_ids().collect();
     let rows = |of: &dyn Fn(i32) -> f64| ids.iter().map(|osd| (*osd, of(*osd))).collect::<Vec<_>>();
     let weight = |osd| f64::from(map.weight(osd)) / f64::from(OsdMap::WEIGHT_IN);
@@ -194,15 +215,21 @@ fn osds(page: &mut Page, pg_map: &PgMap) {
 }
 
 fn space(page: &mut Page, pg_map: &PgMap, by_pool: &BTreeMap<PoolId, PoolStat>) {
-    let statfs = pg_map.osd_sum().statfs;
-    for (name, value) in [
-        ("total_bytes", statfs.total),
-        ("total_used_bytes", statfs.used()),
-        ("total_used_raw_bytes", statfs.used_raw()),
-    ] {
+    let (statfs, by_class) = (pg_map.osd_sum().statfs, pg_map.osd_sum_by_class());
+    let fields: [(&str, fn(&StoreStatfs) -> u64); 3] = [
+        ("total_bytes", |statfs| statfs.total),
+        ("total_used_bytes", StoreStatfs::used),
+        ("total_used_raw_bytes", StoreStatfs::used_raw),
+    ];
+    for (name, of) in fields {
         let metric = format!("ceph_cluster_{name}");
         page.family(&metric, "gauge", &format!("DF {name}"));
-        page.sample(&metric, &[], value);
+        page.sample(&metric, &[], of(&statfs));
+        let metric = format!("ceph_cluster_by_class_{name}");
+        page.family(&metric, "gauge", &format!("DF by device class {name}"));
+        for (class, sum) in &by_class {
+            page.sample(&metric, &[("device_class", class)], of(&sum.statfs));
+        }
     }
     let uses: Vec<(PoolId, PoolUse)> = pg_map
         .map
@@ -212,12 +239,13 @@ fn space(page: &mut Page, pg_map: &PgMap, by_pool: &BTreeMap<PoolId, PoolStat>) 
         .collect();
     for (field, of) in POOL_FIELDS {
         let rows: Vec<_> = uses.iter().map(|(pool, use_)| (*pool, of(use_))).collect();
-        page.pools(&format!("ceph_pool_{field}"), &format!("DF pool {field}"), &rows);
+        let kind = if POOL_TOTALS.contains(&field) { "counter" } else { "gauge" };
+        page.pools(&format!("ceph_pool_{field}"), kind, &format!("DF pool {field}"), &rows);
     }
     recovery_rates(page, pg_map);
     page.family("ceph_pool_objects_repaired", "counter", "Number of objects repaired in a pool Count");
     for (pool, stat) in by_pool {
-        let labels = [("poolid", &pool.to_string()[..])];
+        let labels = [("pool_id", &pool.to_string()[..])];
         page.sample("ceph_pool_objects_repaired", &labels, stat.stats.sum.num_objects_repaired);
     }
 }
@@ -233,7 +261,7 @@ fn recovery_rates(page: &mut Page, pg_map: &PgMap) {
     for (index, (key, _)) in RecoveryIo::default().pairs().into_iter().enumerate() {
         if key != "num_keys_recovered" {
             let rows: Vec<_> = rates.iter().map(|(pool, io)| (*pool, io.pairs()[index].1)).collect();
-            page.pools(&format!("ceph_pool_{key}"), &format!("OSD pool stats: {key}"), &rows);
+            page.pools(&format!("ceph_pool_{key}"), "gauge", &format!("OSD pool stats: {key}"), &rows);
         }
     }
 }
@@ -273,6 +301,9 @@ const POOL_FIELDS: [PoolField; 16] = [
     ("percent_used", |p| p.percent),
 ];
 
+/// Those of [`POOL_FIELDS`] that only grow.
+const POOL_TOTALS: [&str; 4] = ["rd", "rd_bytes", "wr", "wr_bytes"];
+
 impl PoolUse {
     fn of(pg_map: &PgMap, id: PoolId, stat: PoolStat) -> PoolUse {
         let pool = &pg_map.map.pools[&id];
@@ -304,7 +335,11 @@ fn slow_ops(page: &mut Page, pg_map: &PgMap) {
     let total: u64 = pg_map.slow_ops.values().map(|(count, _)| u64::from(*count)).sum();
     page.sample("ceph_healthcheck_slow_ops", &[], total);
     page.family("ceph_daemon_health_metrics", "gauge", "Health metrics for Ceph daemons");
-    for (daemon, (count, _)) in &pg_map.slow_ops {
+    // An OSD without slow operations has a row too: a rate needs the zero before the first.
+    let idle = pg_map.osds.keys().map(|osd| (format!("osd.{osd}"), 0));
+    let slow = pg_map.slow_ops.iter().map(|(daemon, (count, _))| (daemon.clone(), *count));
+    for (daemon, count) in idle.chain(slow).collect::<BTreeMap<String, u32>>() {
+        let daemon = daemon.as_str();
         let labels = [("type", "SLOW_OPS"), ("ceph_daemon", daemon)];
         page.sample("ceph_daemon_health_metrics", &labels, count);
     }

@@ -179,6 +179,11 @@ fn metrics_tell_recovery_and_troubled_objects() {
         "ceph_pool_recovering_objects_per_sec{pool_id=\"1\"} 10",
         "ceph_pool_recovering_bytes_per_sec{pool_id=\"1\"} 1024",
         "ceph_pool_num_objects_recovered{pool_id=\"1\"} 40",
+        "ceph_pool_objects_repaired{pool_id=\"1\"} 0",
+        "# TYPE ceph_pool_rd counter",
+        "# TYPE ceph_pool_objects gauge",
+        "ceph_cluster_osd_blocklist_count 0",
+        "ceph_daemon_health_metrics{type=\"SLOW_OPS\",ceph_daemon=\"osd.0\"} 0",
     ] {
         assert!(page.lines().any(|l| l == line), "{line}");
     }

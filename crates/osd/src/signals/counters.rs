@@ -183,6 +183,19 @@ pub fn osd(f: &ShardFigures, c: &ControlFigures) -> Vec<Counter> {
             MINOR,
             total(f.totals.copy_reads_served),
         ),
+        // Counted when an object's recovery is complete.
+        stock(
+            "recovery_ops",
+            "Started recovery operations",
+            ("rop", 8, Unit::None),
+            total(f.totals.recovered.objects.max(0) as u64),
+        ),
+        stock(
+            "recovery_bytes",
+            "recovery bytes",
+            ("rbt", 8, Unit::None),
+            total(f.totals.recovered.bytes.max(0) as u64),
+        ),
         stock("stat_bytes", "OSD size", ("size", 5, Unit::Bytes), level(c.stat_bytes)),
         stock("stat_bytes_used", "Used space", ("used", 5, Unit::Bytes), level(c.stat_bytes_used)),
         stock("stat_bytes_avail", "Available space", ("", 0, Unit::Bytes), level(c.stat_bytes_avail)),

@@ -4,6 +4,7 @@ use super::latency::{Latency, SizeHistogram};
 use super::stages::{OpStamps, Stage};
 use machine::Time;
 use std::ops::AddAssign;
+use wire::types::RecoveredCounts;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
@@ -65,6 +66,8 @@ pub struct OpTotals {
     pub copy_reads_served: u64,
     pub copy_reads_missing: u64,
     pub copy_reads_unstable: u64,
+    /// Objects that this OSD, as primary, recovered or backfilled to a member.
+    pub recovered: RecoveredCounts,
 }
 
 impl AddAssign<&OpTotals> for OpTotals {
@@ -80,6 +83,7 @@ impl AddAssign<&OpTotals> for OpTotals {
         self.copy_reads_served += o.copy_reads_served;
         self.copy_reads_missing += o.copy_reads_missing;
         self.copy_reads_unstable += o.copy_reads_unstable;
+        self.recovered.add(o.recovered);
     }
 }
 

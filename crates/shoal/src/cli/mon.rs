@@ -28,7 +28,7 @@ use mon::replication::Recovered;
 use mon::{AuthMode, Genesis, Monitor, Settings};
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -376,11 +376,7 @@ impl Role for MonSide {
             }
             let mut answers = [const { Value::Null }; cluster_metrics::COMMANDS.len()];
             for (command, answer) in cluster_metrics::COMMANDS.into_iter().zip(&mut answers) {
-                let (prefix, detail) = match command.split_once(" detail") {
-                    Some((prefix, _)) => (prefix, Some("detail")),
-                    None => (command, None),
-                };
-                let text = json!({ "prefix": prefix, "detail": detail, "format": "json" }).to_string();
+                let text = cluster_metrics::request(command);
                 let reply = ask(|reply| mon.post(Mail::Ask(Question::Command { text, reply }))).await;
                 if let Some(Reply::Json(value)) = reply {
                     *answer = value;

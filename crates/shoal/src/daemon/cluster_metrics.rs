@@ -2,11 +2,25 @@
 //! monitor, the rest from the manager. Names and labels are those of stock's `prometheus` module.
 
 use mgr::metrics::Page;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Commands of the monitor whose answers the page shows, in the order of [`monitor_page`]'s arguments.
 pub const COMMANDS: [&str; 5] =
     ["health detail", "quorum_status", "mon metadata", "mgr metadata", "osd metadata"];
+
+/// A command of [`COMMANDS`] as a client sends it. An argument that a command does not have fails the command, even as null.
+pub fn request(command: &str) -> String {
+    let (prefix, detail) = match command.strip_suffix(" detail") {
+        Some(prefix) => (prefix, Some("detail")),
+        None => (command, None),
+    };
+    let mut request = json!({ "prefix": prefix, "format": "json" });
+    if let Some(detail) = detail {
+        request["detail"] = detail.into();
+    }
+    request.to_string()
+}
 
 /// `answers`: to [`COMMANDS`]; `Null` for one that was not answered.
 pub fn monitor_page(answers: &[Value; COMMANDS.len()]) -> String {
@@ -70,7 +84,37 @@ pub fn monitor_page(answers: &[Value; COMMANDS.len()]) -> String {
         ];
         page.sample("ceph_osd_metadata", &labels, 1);
     }
+    occupations(&mut page, osds);
     page.into_text()
+}
+
+/// The disks of each OSD, and the OSDs of each disk: boards match them with the node exporter's devices.
+fn occupations(page: &mut Page, osds: &Value) {
+    let help = "Associate Ceph daemon with disk used";
+    let on_disks = || list(osds).filter(|osd| !text(osd, "bluestore_bdev_dev_node").is_empty());
+    let mut daemons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    page.family("ceph_disk_occupation", "untyped", help);
+    for osd in on_disks() {
+        let (daemon, device) = (format!("osd.{}", osd["id"]), text(osd, "bluestore_bdev_dev_node"));
+        let hostname = text(osd, "hostname");
+        let or_none = |key| Some(text(osd, key)).filter(|text| !text.is_empty()).unwrap_or("N/A");
+        let labels = [
+            ("ceph_daemon", daemon.as_str()),
+            ("device", device),
+            ("db_device", text(osd, "bluefs_db_dev_node")),
+            ("wal_device", text(osd, "bluefs_wal_dev_node")),
+            ("instance", hostname),
+            ("devices", or_none("devices")),
+            ("device_ids", or_none("device_ids")),
+        ];
+        page.sample("ceph_disk_occupation", &labels, 1);
+        daemons.entry((device, hostname)).or_default().push(daemon);
+    }
+    page.family("ceph_disk_occupation_human", "untyped", help);
+    for ((device, hostname), daemons) in daemons {
+        let labels = [("device", device), ("instance", hostname), ("ceph_daemon", &daemons.join(", "))];
+        page.sample("ceph_disk_occupation_human", &labels, 1);
+    }
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -94,7 +138,12 @@ fn ip_of(addr: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    #[test]
+    fn request_has_the_arguments_of_its_command_alone() {
+        assert_eq!(request("health detail"), r#"{"prefix":"health","format":"json","detail":"detail"}"#);
+        assert_eq!(request("mon metadata"), r#"{"prefix":"mon metadata","format":"json"}"#);
+    }
 
     #[test]
     fn page_shows_health_and_quorum() {
@@ -116,5 +165,22 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }
         assert!(text.contains("hostname=\"h\\\"\",objectstore=\"\",public_addr=\"10.0.0.2\""), "{text}");
+    }
+
+    #[test]
+    fn page_shows_the_disks_of_osds() {
+        let on = |id: i32, disk: &str| json!({"id": id, "hostname": "h", "bluestore_bdev_dev_node": disk});
+        let mut with_db = on(2, "/dev/sdb");
+        with_db["bluefs_db_dev_node"] = "/dev/nvme0n1".into();
+        with_db["device_ids"] = "sdb=disk_7".into();
+        let osds = json!([on(0, "/dev/sda"), on(1, "/dev/sda"), with_db, {"id": 3, "hostname": "h"}]);
+        let text = monitor_page(&[Value::Null, Value::Null, Value::Null, Value::Null, osds]);
+        for line in [
+            "ceph_disk_occupation{ceph_daemon=\"osd.2\",device=\"/dev/sdb\",db_device=\"/dev/nvme0n1\",wal_device=\"\",instance=\"h\",devices=\"N/A\",device_ids=\"sdb=disk_7\"} 1",
+            "ceph_disk_occupation_human{device=\"/dev/sda\",instance=\"h\",ceph_daemon=\"osd.0, osd.1\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("ceph_disk_occupation{ceph_daemon=\"osd.3\""), "its objects are in memory");
     }
 }

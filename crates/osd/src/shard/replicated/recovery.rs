@@ -169,7 +169,9 @@ impl Shard {
         if targets.is_empty() {
             let moved = primary.recovery.active.remove(&object).and_then(|recovering| recovering.moved);
             if let Some(moved) = moved {
-                pg.progress.recovered.add(RecoveredCounts { objects: 1, ..moved });
+                let recovered = RecoveredCounts { objects: 1, ..moved };
+                pg.progress.recovered.add(recovered);
+                self.signals.totals.recovered.add(recovered);
             }
             return self.unblock(key, &object);
         }
@@ -244,6 +246,7 @@ impl Shard {
             && backfill.pushing.remove(object)
         {
             pg.progress.recovered.add(recovered);
+            self.signals.totals.recovered.add(recovered);
             self.unblock(key, object);
         }
         let pg = &mut self.pgs[key];
@@ -257,6 +260,7 @@ impl Shard {
                     primary.recovery.queue.insert(object.clone());
                 } else {
                     pg.progress.recovered.add(recovered);
+                    self.signals.totals.recovered.add(recovered);
                 }
                 self.unblock(key, object);
             }
