@@ -27,6 +27,8 @@ option_set! {
         /// 0: `slow_ping_ratio` of the grace.
         slow_ping_ms: f64 = "mon_warn_on_slow_ping_time",
         slow_ping_ratio: f64 = "mon_warn_on_slow_ping_ratio",
+        /// By processor. 0: no bound.
+        scrub_load_threshold: f64 = "osd_scrub_load_threshold",
         warns_on_spillover: bool = "bluestore_warn_on_bluefs_spillover",
     }
 }
@@ -50,6 +52,10 @@ option_set! {
         scrub_end_hour: u32 = "osd_scrub_end_hour",
         scrub_begin_day: u32 = "osd_scrub_begin_week_day",
         scrub_end_day: u32 = "osd_scrub_end_week_day",
+        scrub_chunk_max: u32 = "osd_scrub_chunk_max",
+        scrub_chunk_max_shallow: u32 = "osd_shallow_scrub_chunk_max",
+        scrub_sleep: Duration = "osd_scrub_sleep",
+        scrub_during_recovery: bool = "osd_scrub_during_recovery",
         scrub_auto_repair: bool = "osd_scrub_auto_repair",
         scrub_auto_repair_errors_max: u64 = "osd_scrub_auto_repair_num_errors",
         client_watch_timeout_s: u32 = "osd_client_watch_timeout",

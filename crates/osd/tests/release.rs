@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::cluster::{Cluster, without_records};
+use harness::cluster::{Cluster, pg_of, without_records};
 use harness::*;
 use osd::pg::PgPhase;
 use osd::shard::{Input, PgOrder};
@@ -267,6 +267,42 @@ fn deleted_pool_during_the_removal_leaves_no_collection() {
     let host = &cluster.hosts[&2];
     assert_eq!(host.shard.copies().count(), 0);
     assert!(host.store.placed().iter().all(|(collection, _)| *collection != Collection::Pg(pg())));
+}
+
+/// The map splits the PG while osd.2 removes its unreadable copy. Of the child it has none either, and gets both anew.
+#[test]
+fn split_during_the_removal_replaces_each_child() {
+    const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    NAMES.into_iter().for_each(|name| cluster.put(name, b"kept"));
+    cluster.flags = MapFlags::NOBACKFILL;
+    restart_unreadable(&mut cluster, 2);
+    cluster.flags = 0;
+    (0..3).for_each(|osd| cluster.order(osd, Vec::new()));
+    let is_removing = |cluster: &Cluster| {
+        let mut copies = cluster.hosts[&2].shard.copies();
+        copies.any(|copy| copy.id == pg() && copy.released.is_some())
+    };
+    for _ in 0..10_000 {
+        if is_removing(&cluster) {
+            break;
+        }
+        if !cluster.step() && !cluster.take_wishes() {
+            cluster.hosts.values_mut().for_each(|host| host.pass(Duration::from_secs(5)));
+        }
+    }
+    assert!(is_removing(&cluster), "osd.2 removes its copy");
+    assert_eq!(phase(&cluster, 2), Some(PgPhase::Unreadable));
+    cluster.split(2);
+    (0..6).for_each(|_| cluster.pass(5_000));
+    for seed in [0, 1] {
+        assert_eq!(cluster.report_of(pg_of(seed)).status.state.to_string(), "active+clean", "{seed}");
+    }
+    let halves: std::collections::BTreeSet<u32> = NAMES.iter().map(|name| object(name).hash & 1).collect();
+    assert_eq!(halves.len(), 2, "both PGs have objects");
+    for name in NAMES {
+        assert_eq!(cluster.stored(2, name).as_deref(), Some(&b"kept"[..]), "{name}");
+    }
 }
 
 /// osd.3 was a member once. The PG has all its copies elsewhere.

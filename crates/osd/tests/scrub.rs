@@ -4,8 +4,10 @@
 mod harness;
 
 use bytes::Bytes;
+use command::options::{Identity, Layers};
 use harness::cluster::Cluster;
 use harness::*;
+use osd::options::LimitOptions;
 use osd::shard::{Input, PgReport, ScrubWish};
 use store::{Change, ObjectId, ObjectStore, Transaction};
 use wire::types::*;
@@ -75,6 +77,61 @@ fn scrub_of_equal_copies_finds_nothing() {
     }
     let stamps = cluster.report().scrub;
     assert!(stamps.last_deep_scrub_at > UTime::ZERO && stamps.last_clean_at == stamps.last_deep_scrub_at);
+}
+
+/// Every OSD has these options.
+fn configure(cluster: &mut Cluster, options: &[(&str, &str)]) {
+    let mut layers = Layers::new(Identity::named("osd.0"));
+    for (name, value) in options {
+        layers.set_override(name, value).expect("the option is there");
+    }
+    for host in cluster.hosts.values_mut() {
+        host.step(Input::Limits(Box::new(LimitOptions::read(&layers))));
+    }
+}
+
+/// The wall's clock shows this time on every OSD, where scrubs come due.
+fn tell_wall(cluster: &mut Cluster, sec: u32) {
+    for host in cluster.hosts.values_mut() {
+        host.step(Input::Wall { now: UTime { sec, nsec: 0 } });
+    }
+    cluster.run();
+}
+
+#[test]
+fn scrub_pauses_between_chunks_as_told() {
+    let mut cluster = filled(3);
+    configure(&mut cluster, &[("osd_scrub_sleep", "1"), ("osd_scrub_chunk_max", "20")]);
+    cluster.primary().step(Input::Scrub { pg: pg().pg, wish: DEEP });
+    cluster.run();
+    let mut passed_ms = 0;
+    while cluster.state().contains("scrubbing") {
+        cluster.pass(100);
+        passed_ms += 100;
+        assert!(passed_ms < 10_000, "it does not end");
+    }
+    // Chunks end after 20, 40 and 60 objects, and the last one finds the end.
+    assert!((2_000..=3_500).contains(&passed_ms), "{passed_ms} ms");
+    assert_eq!(cluster.report().scrub.objects, 60);
+}
+
+#[test]
+fn scheduled_scrub_waits_while_the_host_is_busy() {
+    let mut cluster = filled(3);
+    tell_wall(&mut cluster, 1_000);
+    cluster.primary().step(Input::HostBusy(true));
+    let week = 1_000 + 8 * 86_400;
+    tell_wall(&mut cluster, week);
+    cluster.pass(1_000);
+    assert_eq!(cluster.report().scrub.scrubs, 0);
+    // An operator's order waits for nothing.
+    assert_eq!(scrub(&mut cluster, SHALLOW).scrub.scrubs, 1);
+    cluster.primary().step(Input::HostBusy(false));
+    tell_wall(&mut cluster, week + 8 * 86_400);
+    for _ in 0..40 {
+        cluster.pass(50);
+    }
+    assert_eq!(cluster.report().scrub.scrubs, 2);
 }
 
 #[test]

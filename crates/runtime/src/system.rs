@@ -29,6 +29,12 @@ pub fn thread_cpu_time() -> std::time::Duration {
     std::time::Duration::try_from(taken).unwrap_or_default()
 }
 
+/// The host's load average of the last minute, divided by its processors.
+pub fn load_by_processor() -> f64 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    rustix::system::sysinfo().loads[0] as f64 / 65_536.0 / processors as f64
+}
+
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

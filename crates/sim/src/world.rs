@@ -670,7 +670,7 @@ impl World {
                 if !is_up(node) {
                     return false;
                 }
-                self.with_node(node, |node, now, _| node.command(now, command.text()));
+                self.order(node, command);
             }
         }
         true
@@ -678,7 +678,9 @@ impl World {
 
     /// Gives a command to an administrator who is up.
     fn order(&mut self, admin: NodeId, command: Command) {
-        self.with_node(admin, |node, now, _| node.command(now, command.text()));
+        for text in command.texts() {
+            self.with_node(admin, |node, now, _| node.command(now, text));
+        }
     }
 
     /// Ends partitions and long absences, corrects the wall clocks, and tells every node that the last fault has struck.

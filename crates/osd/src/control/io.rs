@@ -69,9 +69,10 @@ pub enum Input {
         /// What compression has come to, by pool.
         compressed: Vec<(i64, Compressed)>,
     },
-    /// Processor time that the process has used.
+    /// Processor time that the process has used, and the host's load average by processor.
     ProcessorTime {
         total: Duration,
+        host_load: f64,
     },
     /// The answer to [`Effect::Look`].
     Progress {

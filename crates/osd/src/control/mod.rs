@@ -78,6 +78,8 @@ pub struct Control {
     /// As [`Control::layers`] had them at the revision `options_seen`.
     options: ControlOptions,
     options_seen: u64,
+    /// The host's load is above `osd_scrub_load_threshold`.
+    is_host_busy: bool,
     mon: MonSession,
     wall: WallClock,
     history: History,
@@ -134,6 +136,7 @@ impl Control {
         Control {
             mon: MonSession::new(config.mon.clone(), 0, random),
             options,
+            is_host_busy: false,
             options_seen: layers.revision(),
             layers,
             wall: WallClock::new(Time::ZERO, UTime::ZERO),
@@ -593,6 +596,17 @@ impl Control {
         fx.push(Effect::Options(Arc::new(self.layers.clone())));
     }
 
+    /// Scheduled scrubs wait while the host has too much to do.
+    fn on_host_load(&mut self, load: f64, fx: &mut Fx) {
+        let threshold = self.options.scrub_load_threshold;
+        let is_busy = threshold > 0.0 && load >= threshold;
+        if std::mem::replace(&mut self.is_host_busy, is_busy) != is_busy {
+            for core in (0..self.config.cores).map(CoreId) {
+                fx.push(Effect::Shard { core, input: shard::Input::HostBusy(is_busy) });
+            }
+        }
+    }
+
     fn tick(&mut self, now: Time, fx: &mut Fx) {
         if self.ticked_at.is_some_and(|at| now < at + TICK) {
             return;
@@ -640,7 +654,10 @@ impl Machine for Control {
                     fx.push(Effect::Shard { core, input: shard::Input::Wall { now: wall } });
                 }
             }
-            Input::ProcessorTime { total } => self.signals.processor.on_reading(now, total),
+            Input::ProcessorTime { total, host_load } => {
+                self.signals.processor.on_reading(now, total);
+                self.on_host_load(host_load, fx);
+            }
             Input::Progress { core, work } => self.on_progress(now, core, work),
             Input::RestartChecked(checked) => self.on_restart_checked(&checked, fx),
             Input::Stop => self.begin_stop(now, fx),

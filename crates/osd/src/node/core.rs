@@ -569,8 +569,8 @@ impl Machine for Core {
             Input::Mail(mail) => self.on_mail(now, mail, out),
             Input::Deadline { wall } => self.on_deadline(now, wall, out),
             Input::StoreUsage(usage) => self.on_usage(now, usage, out),
-            Input::ProcessorTime { total } => {
-                self.step_control(now, control::Input::ProcessorTime { total }, out);
+            Input::ProcessorTime { total, host_load } => {
+                self.step_control(now, control::Input::ProcessorTime { total, host_load }, out);
             }
             Input::DeviceWork(work) if self.control.is_some() => {
                 self.step_control(now, control::Input::Progress { core: self.core, work }, out);

@@ -27,8 +27,9 @@ pub enum Input {
     Completed(Completion),
     /// The answer to [`Effect::MeasureStore`].
     StoreUsage(StoreUsage),
-    /// Processor time that the process has used, for core 0. The host tells it with the store's space.
-    ProcessorTime { total: Duration },
+    /// Processor time that the process has used, and the host's load average by processor, for core 0. The host tells them with the
+    /// store's space.
+    ProcessorTime { total: Duration, host_load: f64 },
     /// The answer to [`Effect::CountDeviceWork`].
     DeviceWork(DeviceWork),
     /// The store found damaged bytes.

@@ -40,6 +40,13 @@ pub struct Limits {
     /// Places of one core for scrubs, as the primary and as a member.
     pub scrubs_max: usize,
     pub scrub_times: ScrubTimes,
+    /// Objects of one chunk of a deep scrub, and of a shallow one.
+    pub scrub_chunk_max: u32,
+    pub scrub_chunk_max_shallow: u32,
+    /// Pause of a scrub between two chunks.
+    pub scrub_sleep: Duration,
+    /// Scheduled scrubs begin although PGs of the core are recovering.
+    pub scrub_during_recovery: bool,
     /// A scrub that finds errors, at most `scrub_auto_repair_errors_max`, is followed by a repair.
     pub scrub_auto_repair: bool,
     pub scrub_auto_repair_errors_max: u64,
@@ -96,6 +103,10 @@ impl Limits {
                 may_scrub: true,
                 may_deep_scrub: true,
             },
+            scrub_chunk_max: options.scrub_chunk_max,
+            scrub_chunk_max_shallow: options.scrub_chunk_max_shallow,
+            scrub_sleep: options.scrub_sleep,
+            scrub_during_recovery: options.scrub_during_recovery,
             scrub_auto_repair: options.scrub_auto_repair,
             scrub_auto_repair_errors_max: options.scrub_auto_repair_errors_max,
         }

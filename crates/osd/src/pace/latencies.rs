@@ -1,92 +1,70 @@
-//! Latencies of clients' requests in buckets that are narrow enough for a target of 1.1 times the baseline.
+//! Latencies of clients' requests, precise enough for a target of 1.1 times the baseline.
 
+use hdrhistogram::Histogram;
 use std::ops::AddAssign;
 
-/// Buckets of one power of two: each is at most 3.2 % wide.
-const PARTS: u64 = 32;
-const PARTS_BITS: u32 = PARTS.ilog2();
-/// The last bucket begins at about 137 seconds.
-const BUCKETS: usize = (32 * PARTS) as usize;
-/// Unit of the first buckets: 2^10 nanoseconds.
-const UNIT_BITS: u32 = 10;
+/// Latencies are told apart from here on, in nanoseconds.
+const LEAST_NS: u64 = 1 << 10;
+/// Longer ones count as this one.
+const MOST_NS: u64 = 137_000_000_000;
+/// Decimal digits of a latency that are kept: it is at most 1 % wide.
+const DIGITS: u8 = 2;
 
 /// Number of requests, by latency.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    total: u64,
-    /// Empty until the first request.
-    counts: Vec<u32>,
+    /// None until the first request: an idle core has no memory for it.
+    counts: Option<Box<Histogram<u32>>>,
 }
 
-/// Linear below [`PARTS`] units, then [`PARTS`] buckets for each power of two.
-fn bucket(ns: u64) -> usize {
-    let units = ns >> UNIT_BITS;
-    if units < PARTS {
-        return units as usize;
-    }
-    let power = units.ilog2();
-    let part = (units >> (power - PARTS_BITS)) - PARTS;
-    let row = u64::from(power - PARTS_BITS) + 1;
-    ((row * PARTS + part) as usize).min(BUCKETS - 1)
-}
+// A histogram compares its counts, which are whole numbers.
+impl Eq for Latencies {}
 
-/// The end of a bucket, in nanoseconds.
-fn end_of(bucket: usize) -> u64 {
-    let (row, part) = (bucket as u64 / PARTS, bucket as u64 % PARTS);
-    let units = if row == 0 { part + 1 } else { (PARTS + part + 1) << (row - 1) };
-    units << UNIT_BITS
+fn empty() -> Box<Histogram<u32>> {
+    Box::new(Histogram::new_with_bounds(LEAST_NS, MOST_NS, DIGITS).expect("the bounds are in order"))
 }
 
 impl Latencies {
     pub fn record(&mut self, ns: u64) {
-        if self.counts.is_empty() {
-            self.counts = vec![0; BUCKETS];
-        }
-        let count = &mut self.counts[bucket(ns)];
-        *count = count.saturating_add(1);
-        self.total += 1;
+        self.counts.get_or_insert_with(empty).saturating_record(ns);
     }
 
     pub fn total(&self) -> u64 {
-        self.total
+        self.counts.as_ref().map_or(0, |counts| counts.len())
     }
 
     /// Upper bound of the latency of 99 % of the requests, in nanoseconds.
     pub fn p99_ns(&self) -> Option<u64> {
-        if self.total == 0 {
-            return None;
-        }
-        let mut beyond = self.total / 100;
-        for (at, count) in self.counts.iter().enumerate().rev() {
-            if u64::from(*count) > beyond {
-                return Some(end_of(at));
-            }
-            beyond -= u64::from(*count);
-        }
-        None
+        let counts = self.counts.as_ref().filter(|counts| !counts.is_empty())?;
+        Some(counts.value_at_quantile(0.99))
     }
 
     /// Number of requests that certainly took longer.
     pub fn slower_than(&self, ns: u64) -> u64 {
-        self.counts.iter().skip(bucket(ns) + 1).map(|count| u64::from(*count)).sum()
+        let Some(counts) = &self.counts else { return 0 };
+        let beyond = counts.highest_equivalent(ns.min(MOST_NS)) + 1;
+        counts.count_between(beyond, u64::MAX)
     }
 
     /// Makes earlier requests count less.
     pub fn keep_share(&mut self, numerator: u32, denominator: u32) {
-        self.counts.iter_mut().for_each(|count| {
-            *count = (u64::from(*count) * u64::from(numerator) / u64::from(denominator)) as u32;
-        });
-        self.total = self.counts.iter().map(|count| u64::from(*count)).sum();
+        let Some(counts) = &mut self.counts else { return };
+        let mut kept = empty();
+        for step in counts.iter_recorded() {
+            let count = u64::from(step.count_at_value()) * u64::from(numerator) / u64::from(denominator);
+            kept.saturating_record_n(step.value_iterated_to(), count as u32);
+        }
+        *counts = kept;
     }
 }
 
 impl AddAssign<&Latencies> for Latencies {
     fn add_assign(&mut self, other: &Latencies) {
-        if self.counts.is_empty() {
-            return self.clone_from(other);
+        match (&mut self.counts, &other.counts) {
+            (_, None) => {}
+            (None, Some(_)) => self.clone_from(other),
+            (Some(own), Some(more)) => own.add(&**more).expect("both have the same bounds"),
         }
-        self.counts.iter_mut().zip(&other.counts).for_each(|(own, more)| *own = own.saturating_add(*more));
-        self.total += other.total;
     }
 }
 
@@ -95,12 +73,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bucket_ends_are_near_their_latencies() {
-        for ns in [0, 1, 40_000, 100_000, 999_999, 5_000_000, 80_000_000, 60_000_000_000] {
-            let end = end_of(bucket(ns));
-            assert!(end > ns && end - ns <= 1024.max(ns / 30), "{ns} ns end at {end}");
+    fn latency_is_kept_within_a_percent() {
+        for ns in [1, 40_000, 100_000, 999_999, 5_000_000, 80_000_000, 60_000_000_000] {
+            let mut latencies = Latencies::default();
+            latencies.record(ns);
+            let p99 = latencies.p99_ns().expect("there is a request");
+            assert!(p99 >= ns && p99 - ns <= LEAST_NS.max(ns / 99), "{ns} ns are {p99}");
         }
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+        let mut latencies = Latencies::default();
+        latencies.record(u64::MAX);
+        assert_eq!((latencies.total(), latencies.slower_than(60_000_000_000)), (1, 1));
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub enum Input {
     },
     /// The store of this core was measured.
     Usage(StoreSpace),
+    /// The host's load is above `osd_scrub_load_threshold`, or no longer.
+    HostBusy(bool),
     /// `FORCED_RECOVERY` and `FORCED_BACKFILL` of a PG, as an operator wants them now.
     Force {
         pg: PgId,

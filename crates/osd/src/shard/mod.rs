@@ -421,6 +421,7 @@ impl Machine for Shard {
                 self.have_withheld_sent_again(fx);
             }
             Input::Usage(space) => self.space = Some(space),
+            Input::HostBusy(is_busy) => self.scrub_places.is_host_busy = is_busy,
             Input::Force { pg, flags } => self.force(pg, flags, fx),
             Input::Scrub { pg, wish } => self.want_scrub(pg, wish, fx),
             Input::Depart { pg, to, cores } => self.depart(now, pg, to, cores, fx),

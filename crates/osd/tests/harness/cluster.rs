@@ -581,10 +581,11 @@ impl Cluster {
     }
 
     fn stored_object(&mut self, osd: i32, object: HObject) -> Option<Bytes> {
+        let collection = Collection::Pg(pg_of(object.hash & (self.pg_num - 1)));
         let host = self.hosts.get_mut(&osd).expect("it runs");
         let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
         let object = ObjectId::from(object);
-        match host.read_now(ReadRequest { collection: Collection::Pg(pg()), object, queries }) {
+        match host.read_now(ReadRequest { collection, object, queries }) {
             Ok(mut answers) => match answers.pop() {
                 Some(Answer::Data(data)) => Some(data.to_bytes()),
                 other => panic!("{other:?}"),

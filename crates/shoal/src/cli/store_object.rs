@@ -1,7 +1,7 @@
 //! `shoal store object`: single objects of one copy, while its OSD does not run.
 
 use super::store_pg::parse_pg;
-use crate::store_tool::object::{Object, Wanted};
+use crate::store_tool::object::{AttrName, Object, Wanted};
 use crate::store_tool::opened::Place;
 use crate::store_tool::pg::access::Access;
 use anyhow::Context;
@@ -42,6 +42,9 @@ pub struct Args {
     /// A clone of the object, by its number in `rados listsnaps`, instead of the object itself
     #[arg(long, global = true, value_name = "NUMBER")]
     clone: Option<u64>,
+    /// The attribute has this name in the store: `_` is the object's own info, and a client's attribute begins with `_`
+    #[arg(long, global = true)]
+    stored_name: bool,
     /// Read the value from this file instead of standard input
     #[arg(long, global = true, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -178,15 +181,19 @@ pub fn run(args: &Args, key_file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let mut found = Object::find(&mut store, SpgId::from(*pg), &wanted)?;
     let mut out = stdout().lock();
     let value = || read_value(args.file.as_deref());
+    let attr = |name: &str| match args.stored_name {
+        true => AttrName::stored(name),
+        false => AttrName::of_client(name),
+    };
     match &args.command {
         Command::GetBytes { .. } => found.get_bytes(&mut out)?,
         Command::SetBytes { .. } => found.set_bytes(value()?)?,
         Command::ListAttrs { .. } => {
             found.attrs()?.iter().try_for_each(|(name, _)| write_line(&mut out, name))?;
         }
-        Command::GetAttr { name, .. } => out.write_all(&found.get_attr(name)?)?,
-        Command::SetAttr { name, .. } => found.set_attr(name, value()?)?,
-        Command::RmAttr { name, .. } => found.remove_attr(name)?,
+        Command::GetAttr { name, .. } => out.write_all(&found.get_attr(&attr(name))?)?,
+        Command::SetAttr { name, .. } => found.set_attr(&attr(name), value()?)?,
+        Command::RmAttr { name, .. } => found.remove_attr(&attr(name))?,
         Command::ListOmap { .. } => found.omap_keys(&mut |key| write_line(&mut out, key))?,
         Command::GetOmap { key, .. } => out.write_all(&found.get_omap(key)?)?,
         Command::SetOmap { key, .. } => found.set_omap(key, value()?)?,

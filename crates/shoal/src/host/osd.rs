@@ -144,7 +144,8 @@ impl OsdRole {
                 let usage = self.measure_store();
                 self.feed(Input::StoreUsage(usage), turn);
                 if self.core_id == CoreId(0) {
-                    self.feed(Input::ProcessorTime { total: system::cpu_time() }, turn);
+                    let (total, host_load) = (system::cpu_time(), system::load_by_processor());
+                    self.feed(Input::ProcessorTime { total, host_load }, turn);
                 }
             }
             if count_work {

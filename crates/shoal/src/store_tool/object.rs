@@ -115,22 +115,24 @@ impl<'a> Object<'a> {
         Ok(named.collect())
     }
 
-    pub fn get_attr(&mut self, name: &str) -> anyhow::Result<Bytes> {
-        match self.ask(Query::Attr { name: stored_name(name) })? {
-            Answer::Attr(value) => value.with_context(|| format!("the object has no attribute {name}")),
+    pub fn get_attr(&mut self, name: &AttrName) -> anyhow::Result<Bytes> {
+        match self.ask(Query::Attr { name: name.stored.clone() })? {
+            Answer::Attr(value) => {
+                value.with_context(|| format!("the object has no attribute {}", name.shown))
+            }
             other => bail!("an attribute was answered with {other:?}"),
         }
     }
 
-    pub fn set_attr(&mut self, name: &str, value: Bytes) -> anyhow::Result<()> {
+    pub fn set_attr(&mut self, name: &AttrName, value: Bytes) -> anyhow::Result<()> {
         let object = self.id.clone();
-        self.apply(vec![Change::SetAttr { object, name: stored_name(name), value }])
+        self.apply(vec![Change::SetAttr { object, name: name.stored.clone(), value }])
     }
 
-    pub fn remove_attr(&mut self, name: &str) -> anyhow::Result<()> {
+    pub fn remove_attr(&mut self, name: &AttrName) -> anyhow::Result<()> {
         self.get_attr(name)?;
         let object = self.id.clone();
-        self.apply(vec![Change::RemoveAttr { object, name: stored_name(name) }])
+        self.apply(vec![Change::RemoveAttr { object, name: name.stored.clone() }])
     }
 
     /// Visits the keys of the omap in order.
@@ -215,6 +217,19 @@ fn bytes_of(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-fn stored_name(name: &str) -> Bytes {
-    [ATTR_PREFIX, name.as_bytes()].concat().into()
+/// The name of an attribute in the store.
+#[derive(Clone, Debug)]
+pub struct AttrName {
+    stored: Bytes,
+    shown: String,
+}
+
+impl AttrName {
+    pub fn of_client(name: &str) -> AttrName {
+        AttrName { stored: [ATTR_PREFIX, name.as_bytes()].concat().into(), shown: name.into() }
+    }
+
+    pub fn stored(name: &str) -> AttrName {
+        AttrName { stored: bytes_of(name), shown: name.into() }
+    }
 }

@@ -204,6 +204,18 @@ pub enum Command {
     RemoveUpmap(PgOn),
     /// The acting set of a PG, as an OSD would ask for it.
     PgTemp(PgOn),
+    /// The balancer, at short intervals and to the last PG, in this mode.
+    BalancerOn(&'static str),
+    BalancerOff,
+    /// The autoscaler for a pool, at short intervals, with so many copies of PGs to give to each OSD. `pg_num_max` bounds the pool.
+    Autoscale {
+        pool: usize,
+        per_osd: u32,
+        pg_num_max: u32,
+    },
+    AutoscaleOff {
+        pool: usize,
+    },
 }
 
 /// A PG of a pool, and the first `len` of `osds`.
@@ -227,8 +239,36 @@ impl PgOn {
 }
 
 impl Command {
-    /// The command as JSON, as the `ceph` tool sends it.
-    pub fn text(self) -> String {
+    /// The commands as JSON, as the `ceph` tool sends them.
+    pub fn texts(self) -> Vec<String> {
+        match self {
+            Command::BalancerOn(mode) => [
+                ("mgr/balancer/mode", mode),
+                ("mgr/balancer/sleep_interval", BALANCER_PAUSE_S),
+                ("mgr/balancer/upmap_max_deviation", "1"),
+                ("mgr/balancer/active", "true"),
+            ]
+            .map(|(name, value)| set_option(name, value))
+            .into(),
+            Command::Autoscale { pool, per_osd, pg_num_max } => {
+                let name = pool_name(pool);
+                let set = |field: &str, value: &str| set_pool_text(&name, field, value);
+                vec![
+                    set("pg_num_min", "1"),
+                    set("pg_num_max", &pg_num_max.to_string()),
+                    set("bulk", "true"),
+                    set_option("mgr/pg_autoscaler/sleep_interval", AUTOSCALER_PAUSE_S),
+                    set_option("mgr/pg_autoscaler/threshold", "1.5"),
+                    set_option("mon_target_pg_per_osd", &per_osd.to_string()),
+                    set("pg_autoscale_mode", "on"),
+                ]
+            }
+            _ => vec![self.text()],
+        }
+    }
+
+    /// The command, of those that are one.
+    fn text(self) -> String {
         let osd = |verb: &str, osd: OsdId| format!(r#"{{"prefix":"osd {verb}","ids":["{}"]}}"#, osd.0);
         let share = |verb: &str, osd: OsdId, thousandths: u64| {
             let weight = thousandths as f64 / 1000.0;
@@ -253,13 +293,29 @@ impl Command {
             Command::PgTemp(pg) => {
                 format!(r#"{{"prefix":"osd pg-temp","pgid":"{}","id":[{}]}}"#, pg.pgid(), pg.ids())
             }
+            Command::BalancerOff => set_option("mgr/balancer/active", "false"),
+            Command::AutoscaleOff { pool } => set_pool_text(&pool_name(pool), "pg_autoscale_mode", "off"),
+            Command::BalancerOn(_) | Command::Autoscale { .. } => unreachable!("they are several"),
         }
     }
 }
 
+/// Seconds between two plans of a simulated balancer.
+const BALANCER_PAUSE_S: &str = "2";
+/// Seconds between two looks of a simulated autoscaler.
+const AUTOSCALER_PAUSE_S: &str = "5";
+
+fn set_option(name: &str, value: &str) -> String {
+    format!(r#"{{"prefix":"config set","who":"mgr","name":"{name}","value":"{value}"}}"#)
+}
+
 /// The command that sets a number of a pool. A pool of size 1 needs its confirmation.
 pub(crate) fn set_pool(name: &str, field: &str, value: u32) -> String {
-    let sure = if (field, value) == ("size", 1) { r#","yes_i_really_mean_it":true"# } else { "" };
+    set_pool_text(name, field, &value.to_string())
+}
+
+fn set_pool_text(name: &str, field: &str, value: &str) -> String {
+    let sure = if (field, value) == ("size", "1") { r#","yes_i_really_mean_it":true"# } else { "" };
     format!(r#"{{"prefix":"osd pool set","pool":"{name}","var":"{field}","val":"{value}"{sure}}}"#)
 }
 
@@ -337,8 +393,12 @@ mod tests {
             ),
             (Command::Upmap(pg), r#"{"prefix":"osd pg-upmap","pgid":"2.1f","id":["4","0"]}"#),
             (Command::RemoveUpmap(pg), r#"{"prefix":"osd rm-pg-upmap","pgid":"2.1f"}"#),
+            (
+                Command::BalancerOff,
+                r#"{"prefix":"config set","who":"mgr","name":"mgr/balancer/active","value":"false"}"#,
+            ),
         ] {
-            assert_eq!(command.text(), text);
+            assert_eq!(command.texts(), [text]);
         }
     }
 }

@@ -728,4 +728,34 @@ pub static ROWS: &[Row] = &[
         damages: Damage::Block,
         draw: |random, cast| Some(Fault::FlipTwins { node: disk(random, cast)? }),
     },
+    Row {
+        name: "balancer turned on or off",
+        every: secs(60),
+        seeds_of_8: 4,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let node = any(random, &cast.admins)?;
+            let command = match random.below(4) {
+                0 => Command::BalancerOff,
+                mode => Command::BalancerOn(["upmap", "read", "upmap-read"][mode as usize - 1]),
+            };
+            Some(Fault::Command { node, command })
+        },
+    },
+    Row {
+        name: "autoscaler turned on or off",
+        every: secs(60),
+        seeds_of_8: 3,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let (node, pool) = (any(random, &cast.admins)?, any_pool(random, cast));
+            let pg_num_max = cast.cluster.pg_num_max();
+            let command = match random.below(4) {
+                0 => Command::AutoscaleOff { pool },
+                // Some two PGs, eight, or all that a pool may have.
+                share => Command::Autoscale { pool, per_osd: [2, 6, 20][share as usize - 1], pg_num_max },
+            };
+            Some(Fault::Command { node, command })
+        },
+    },
 ];

@@ -33,6 +33,8 @@ pub struct AdminNode {
     statuses: Vec<StatusSight>,
     /// Pools whose PGs may merge, by place.
     shrinking: BTreeSet<usize>,
+    /// Pools that the autoscaler may have, by place.
+    scaled: BTreeSet<usize>,
     /// The last command that the monitor refused.
     refusal: String,
     session: Option<MonSession>,
@@ -77,6 +79,7 @@ impl AdminNode {
             cluster,
             statuses: Vec::new(),
             shrinking: BTreeSet::new(),
+            scaled: BTreeSet::new(),
             refusal: String::new(),
             session: None,
             is_ready: false,
@@ -136,15 +139,17 @@ impl AdminNode {
         self.next_at = now + if is_done { Duration::from_millis(1) } else { REFUSED_PAUSE };
     }
 
-    /// Gives every OSD its full share and every pool its own size again.
+    /// Gives every OSD its full share and every pool its own size again. The balancer goes on, and must come to an end by itself.
     fn tidy(&mut self) {
+        let scaled = std::mem::take(&mut self.scaled).into_iter();
+        self.todo.extend(scaled.flat_map(|pool| Command::AutoscaleOff { pool }.texts()));
         let osds = (0..self.cluster.osds).map(OsdId);
         let shares = osds.flat_map(|osd| [Command::Reweight(osd, 1000), Command::OsdIn(osd)]);
-        self.todo.extend(shares.map(Command::text));
+        self.todo.extend(shares.flat_map(Command::texts));
         for (pool, config) in self.cluster.pools.iter().enumerate().filter(|(_, config)| config.size > 1) {
             let PoolConfig { size, min_size, .. } = *config;
             let commands = [Command::PoolSize { pool, size }, Command::PoolMinSize { pool, min_size }];
-            self.todo.extend(commands.map(Command::text));
+            self.todo.extend(commands.into_iter().flat_map(Command::texts));
         }
         // The merges end: a run is quiet only without them.
         let pg_num = self.cluster.pg_num_max();
@@ -154,11 +159,18 @@ impl AdminNode {
         }
     }
 
-    /// A command that sets `pg_num` may have PGs merged.
+    /// A command that sets `pg_num`, or leaves it to the autoscaler, may have PGs merged.
     fn note_shrinking(&mut self, command: &str) {
-        if command.contains(r#""var":"pg_num""#) {
-            let names = |place: &usize| command.contains(&format!(r#""pool":"{}""#, pool_name(*place)));
-            self.shrinking.extend((0..self.cluster.pools.len()).filter(names));
+        let names = |place: &usize| command.contains(&format!(r#""pool":"{}""#, pool_name(*place)));
+        let named = (0..self.cluster.pools.len()).filter(names);
+        let sets = |field: &str| command.contains(&format!(r#""var":"{field}""#));
+        match (sets("pg_num"), sets("pg_autoscale_mode")) {
+            (true, _) => self.shrinking.extend(named),
+            (_, true) => named.for_each(|place| {
+                self.shrinking.insert(place);
+                self.scaled.insert(place);
+            }),
+            (false, false) => {}
         }
     }
 }

@@ -235,6 +235,11 @@ impl Shard {
         (i64::from(base) + i64::from(extra) + of_pool).min(i64::from(max)) as u8
     }
 
+    /// Some PG recovers or is backfilled from here or to here.
+    pub(super) fn recovers_any(&self) -> bool {
+        self.reservations.local.holders_len() + self.reservations.lent.holders_len() > 0
+    }
+
     /// Gives free local places to PGs that wait. They and those that lost theirs go on in this step.
     pub(in crate::shard) fn settle_local(&mut self) {
         let Settled { granted, revoked } =

@@ -43,8 +43,8 @@ use wire::types::{
     ScrubStamps, SnapId, SpgId, SurveyAnswer, SurveyRequest, shard_error,
 };
 
-/// Objects of one chunk (`osd_scrub_chunk_max`).
-const CHUNK_MAX: u32 = 25;
+/// Objects of one chunk, whatever the options say. Members may have four times as many.
+const CHUNK_MAX: u32 = survey::SURVEY_MAX as u32 / 4;
 /// Objects of one survey of a head with its clones.
 const GROUP_MAX: u32 = survey::SURVEY_MAX as u32;
 /// Records of inconsistent objects that a PG keeps. Further ones are counted.
@@ -113,6 +113,8 @@ pub(in crate::shard) struct ScrubPlaces {
     local: BTreeSet<Key>,
     /// So many PGs were looked at for due scrubs in this round.
     looked_at: usize,
+    /// The host's load is too high for scheduled scrubs.
+    pub is_host_busy: bool,
 }
 
 impl ScrubPlaces {
@@ -197,6 +199,8 @@ enum ScrubStage {
     Marking(Box<Verdict>),
     /// Bad copies are replaced.
     Recovering,
+    /// The next chunk waits (`osd_scrub_sleep`).
+    Pause { until: Time },
 }
 
 impl Scrub {
@@ -323,19 +327,28 @@ impl Shard {
         self.begin_chunk(key, fx);
     }
 
+    /// Objects of a chunk. The survey of one object alone would pass the window, as one that writes wait for.
+    fn chunk_max(&self, is_deep: bool) -> u32 {
+        let limits = &self.config.limits;
+        let max = if is_deep { limits.scrub_chunk_max } else { limits.scrub_chunk_max_shallow };
+        max.clamp(2, CHUNK_MAX)
+    }
+
     fn begin_chunk(&mut self, key: Key, fx: &mut Fx) {
         self.next_transfer += 1;
         let id = self.next_transfer;
         if !self.pgs[key].may_go_on_scrubbing() {
             return self.end_scrub(key, End::Again, fx);
         }
+        let chunk_max = [self.chunk_max(false), self.chunk_max(true)];
         let Some(scrub) = self.scrub(key) else { return };
         (scrub.stage, scrub.id) = (ScrubStage::Chunk, id);
         scrub.begin = scrub.end.clone();
         scrub.answers.clear();
         scrub.awaited.clear();
         let (begin, is_deep) = (scrub.begin.clone(), scrub.wish.is_deep);
-        let request = SurveyRequest { id, begin, end: HObject::max(), max: CHUNK_MAX, is_deep };
+        let max = chunk_max[usize::from(is_deep)];
+        let request = SurveyRequest { id, begin, end: HObject::max(), max, is_deep };
         self.begin_survey(key, request, None, fx);
     }
 
@@ -376,7 +389,9 @@ impl Shard {
     /// Asks the members whose surveys are awaited. `only`: this one.
     fn ask_for_surveys(&mut self, key: Key, only: Option<i32>, fx: &mut Fx) {
         let own = self.config.osd.0;
+        let chunk_max = [self.chunk_max(false), self.chunk_max(true)];
         let Some(scrub) = self.scrub(key) else { return };
+        let chunk_max = chunk_max[usize::from(scrub.wish.is_deep)];
         let (begin, end, max) = match (&scrub.stage, &scrub.held) {
             (ScrubStage::Suspect, Some(Suspect { object, look: Look::Copies })) => {
                 (object.clone(), HObject::max(), 1)
@@ -385,7 +400,7 @@ impl Shard {
                 (begin.clone(), end_of_group(object), GROUP_MAX)
             }
             // A member may have more objects than the primary.
-            _ => (scrub.begin.clone(), scrub.end.clone(), 4 * CHUNK_MAX),
+            _ => (scrub.begin.clone(), scrub.end.clone(), 4 * chunk_max),
         };
         // Clones were digested with their chunks.
         let is_deep =
@@ -436,6 +451,7 @@ impl Shard {
 
     /// Holds the next suspect, or goes on with the next chunk.
     fn next_suspect(&mut self, key: Key, fx: &mut Fx) {
+        let (now, pause) = (self.step_time, self.config.limits.scrub_sleep);
         let Some(scrub) = self.scrub(key) else { return };
         match scrub.suspects.pop_front() {
             Some(suspect) => {
@@ -443,7 +459,12 @@ impl Shard {
                 self.hold_suspect(key, suspect, fx);
             }
             None if scrub.end.max => self.finish_scrub(key, fx),
-            None => self.begin_chunk(key, fx),
+            None if pause.is_zero() => self.begin_chunk(key, fx),
+            None => {
+                let until = now + pause;
+                scrub.stage = ScrubStage::Pause { until };
+                self.timers.insert((until, Timer::Scrub(key)));
+            }
         }
     }
 
@@ -760,10 +781,13 @@ impl Shard {
     }
 
     pub(in crate::shard) fn on_scrub_timer(&mut self, key: Key, fx: &mut Fx) {
+        let now = self.step_time;
         match self.scrub(key).map(|scrub| &scrub.stage) {
             None => self.begin_scrub(key, fx),
             Some(ScrubStage::Holding { .. }) => self.survey_suspect(key, fx),
             Some(ScrubStage::Recovering) => self.compare_repaired(key, fx),
+            // Otherwise the timer is one of an earlier stage.
+            Some(ScrubStage::Pause { until }) if *until <= now => self.begin_chunk(key, fx),
             Some(_) => {}
         }
     }
@@ -788,7 +812,10 @@ impl Shard {
                     self.tell_peer(key, osd, PeerBody::ReserveScrub { id }, fx);
                 }
             }
-            ScrubStage::Chunk | ScrubStage::Holding { .. } | ScrubStage::Recovering => {}
+            ScrubStage::Chunk
+            | ScrubStage::Holding { .. }
+            | ScrubStage::Recovering
+            | ScrubStage::Pause { .. } => {}
         }
     }
 

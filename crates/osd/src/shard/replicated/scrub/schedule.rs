@@ -84,7 +84,10 @@ impl Shard {
 
     fn look_for_due_scrub(&mut self, key: Key, fx: &mut Fx) {
         let wall = self.wall(self.step_time);
-        let is_free = self.scrub_places.has_free(self.config.limits.scrubs_max);
+        let limits = &self.config.limits;
+        let may_begin = self.scrub_places.has_free(limits.scrubs_max)
+            && !self.scrub_places.is_host_busy
+            && (limits.scrub_during_recovery || !self.recovers_any());
         let pg = &mut self.pgs[key];
         if pg.scrub_wish.is_some() || !pg.may_scrub() {
             return;
@@ -96,7 +99,7 @@ impl Shard {
             return;
         }
         let (id, stamps) = (pg.id.pg, *stamps);
-        if let Some(wish) = self.scrub_times(id).due(id, &stamps, wall).filter(|_| is_free) {
+        if let Some(wish) = self.scrub_times(id).due(id, &stamps, wall).filter(|_| may_begin) {
             self.want_scrub(id, wish, fx);
         }
     }
