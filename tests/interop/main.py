@@ -29,9 +29,9 @@ GATE = ["test_replication", "test_options", "test_disk", "test_lab", "test_libra
         "test_shoal_client", "test_hostile", "test_death", "test_memory", "test_signals", "test_metrics", "test_restart",
         "test_restart:mem", "test_report", "test_top", "test_first_run", "test_modes", "test_reqid", "test_maps",
         "test_files", "test_names", "test_names:mem", "test_admin_socket", "test_mkfs", "test_upgrade",
-        "test_python_rados", "test_go_ceph"]
-#: What only `--long` runs: they download and build a client, or build an earlier program.
-ONLY_LONG = ["test_rados_crate", "test_rolling_upgrade"]
+        "test_python_rados", "test_go_ceph", "test_radosgw"]
+#: What only `--long` runs: they download and build a client, build an earlier program, or take an hour.
+ONLY_LONG = ["test_rados_crate", "test_rolling_upgrade", "test_s3_tests"]
 ALL = sorted(path.stem for path in harness.HERE.glob("test_*.py"))
 assert {name.partition(":")[0] for name in GATE} | set(ONLY_LONG) == set(ALL), "a suite that nothing runs, or none of that name"
 

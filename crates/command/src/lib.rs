@@ -11,6 +11,7 @@
 //! - [`perf`]: performance counters as `perf dump` and a Prometheus page show them.
 //! - [`builds`]: marks by which daemons of different builds know their abilities.
 //! - [`restart`]: the command that every daemon has.
+//! - [`service_map`]: gateways and other service daemons, which the manager and monitors show.
 
 mod answer;
 mod args;
@@ -24,6 +25,7 @@ pub mod osd_network;
 pub mod perf;
 pub mod pg_json;
 pub mod restart;
+pub mod service_map;
 pub mod signature;
 
 pub use answer::Answer;

@@ -128,6 +128,7 @@ pub(crate) fn react_as(pg_map: &PgMap, now: UTime, caps: &Caps, command: &str) -
         progress: &progress,
         crashes: &Crashes::default(),
         balancer: &Balancer::default(),
+        services: &Default::default(),
         connected: &connected,
         input: b"",
     };

@@ -10,6 +10,7 @@
 //! - `balancer` plans upmaps that even out PGs.
 //! - `pg_num` says which step a pool may take towards fewer PGs.
 //! - `crashes` holds the reports of crashed daemons, which the monitors keep.
+//! - `services` holds the daemons of other kinds that register: gateways, mirrors.
 //! - `caps` says who may ask what.
 //! - [`metrics`] is the Prometheus page, `daemon_counters` what daemons count.
 
@@ -34,6 +35,7 @@ mod progress;
 mod rates;
 #[cfg(test)]
 mod replicated_tests;
+mod services;
 mod space;
 #[cfg(test)]
 mod stock_tests;

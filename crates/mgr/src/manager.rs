@@ -12,9 +12,9 @@ use crate::daemon_counters::DaemonCounters;
 use crate::metrics::{self, Page};
 use crate::options::MgrOptions;
 use crate::progress::RecoveryProgress;
+use crate::services::{Origin, Services};
 use crate::{PgMap, descriptions};
 use asked::{Caller, Form, Relay};
-use bytes::Bytes;
 use codec::Encode;
 use command::object;
 use command::options::Layers;
@@ -29,8 +29,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::{
-    Body, MMgrBeacon, MMgrConfigure, MMgrOpen, MMgrReport, MMonMgrReport, MOSDMap, MPGStats, Message,
-    MessageBody, PaxosHeader,
+    Body, MMgrBeacon, MMgrClose, MMgrConfigure, MMgrOpen, MMgrReport, MMonMgrReport, MOSDMap, MPGStats,
+    Message, MessageBody, PaxosHeader,
 };
 use wire::types::{EntityAddrVec, EntityKind, HealthChecks, OsdMap, UTime};
 
@@ -92,6 +92,7 @@ pub struct Manager {
     pg_map: PgMap,
     progress: RecoveryProgress,
     peers: BTreeMap<ConnId, Reporter>,
+    services: Services,
     crash_store: crash_store::CrashStore,
     balancing: balancing::Balancing,
     shrinking: shrinking::Shrinking,
@@ -120,6 +121,8 @@ struct Reporter {
     caps: Caps,
     /// The daemon that it reports as, once it has opened a report: `osd.3`.
     daemon: Option<String>,
+    /// Its service and name there, when it is a service's: `rgw` and `4123`.
+    service: Option<(String, String)>,
     counters: DaemonCounters,
 }
 
@@ -148,6 +151,7 @@ impl Manager {
             pg_map: PgMap::default(),
             progress: RecoveryProgress::new(random),
             peers: BTreeMap::new(),
+            services: Services::default(),
             crash_store: crash_store::CrashStore::default(),
             balancing: balancing::Balancing::new(now),
             shrinking: shrinking::Shrinking::new(now),
@@ -308,7 +312,7 @@ impl Manager {
         let report = MMonMgrReport {
             paxos: PaxosHeader::default(),
             health: HealthChecks(health),
-            service_map: Bytes::new(),
+            service_map: self.services.commit(self.clock.at(now)).into(),
             progress: self.progress.events(self.clock.at(now)),
             gid: self.session.global_id(),
             digest: self.pg_map.digest(self.clock.at(now)).to_vec(wire::features::SUPPORTED).into(),
@@ -393,12 +397,21 @@ impl Manager {
                 Caps::default()
             }),
         };
-        self.peers.insert(conn, Reporter { peer, caps, daemon: None, counters: DaemonCounters::default() });
+        let counters = DaemonCounters::default();
+        self.peers.insert(conn, Reporter { peer, caps, daemon: None, service: None, counters });
     }
 
     fn on_peer_gone(&mut self, conn: ConnId) {
         self.relays.retain(|_, relay| relay.caller.conn != conn);
-        if let Some(Reporter { daemon: Some(daemon), .. }) = self.peers.remove(&conn) {
+        self.forget_daemon(conn);
+        self.peers.remove(&conn);
+    }
+
+    /// The session is no daemon's any more.
+    fn forget_daemon(&mut self, conn: ConnId) {
+        let Some(reporter) = self.peers.get_mut(&conn) else { return };
+        reporter.counters = DaemonCounters::default();
+        if let Some(daemon) = reporter.daemon.take() {
             // A restarted daemon may have a new session before its old one ends.
             if self.peers.values().any(|reporter| reporter.daemon.as_ref() == Some(&daemon)) {
                 return;
@@ -416,13 +429,10 @@ impl Manager {
         }
         let tid = message.tid;
         match message.body {
-            Body::MMgrOpen(open) => self.on_open(conn, &open, fx),
+            Body::MMgrOpen(open) => self.on_open(now, conn, &open, fx),
             Body::MMgrReport(report) => self.on_report(now, conn, &report, fx),
             Body::MPGStats(stats) => self.on_pg_stats(now, conn, *stats),
-            Body::MMgrClose(_) => {
-                self.on_peer_gone(conn);
-                fx.push(Effect::Net(NetEffect::Close { conn }));
-            }
+            Body::MMgrClose(close) => self.on_close(now, conn, *close, fx),
             Body::MMgrCommand(command) => {
                 let caller = Caller { conn, tid, form: Form::Command };
                 self.on_command(now, caller, &command.command, &command.input, fx);
@@ -435,7 +445,7 @@ impl Manager {
         }
     }
 
-    fn on_open(&mut self, conn: ConnId, open: &MMgrOpen, fx: Fx<'_>) {
+    fn on_open(&mut self, now: Time, conn: ConnId, open: &MMgrOpen, fx: Fx<'_>) {
         let Some(reporter) = self.peers.get_mut(&conn) else { return };
         let identity = &reporter.peer.identity;
         let daemon = match open.service_name.is_empty() {
@@ -452,6 +462,17 @@ impl Manager {
             let what = format!("reports of {daemon}");
             return warn(self.gate.refuse_kind(&reporter.peer, MMgrOpen::TYPE, &what), fx);
         }
+        if let Some(told) = open.service.as_ref().filter(|_| is_service) {
+            let origin = Origin { gid: identity.global_id(), addr: reporter.peer.addrs.legacy() };
+            let name = (open.service_name.as_str(), open.daemon_name.as_str());
+            if let Err(limit) = self.services.on_open(self.clock.at(now), name, origin, told) {
+                let what = format!("reports of {daemon}: {limit}");
+                return warn(self.gate.refuse_kind(&reporter.peer, MMgrOpen::TYPE, &what), fx);
+            }
+            reporter.service = Some((open.service_name.clone(), open.daemon_name.clone()));
+            self.note_news(now);
+        }
+        let Some(reporter) = self.peers.get_mut(&conn) else { return };
         self.configs.on_open(&daemon, &open.config, &open.config_defaults);
         reporter.daemon = Some(daemon);
         self.configure(conn, fx);
@@ -466,6 +487,14 @@ impl Manager {
             );
         };
         self.configs.on_report(daemon, &report.config);
+        if let Some((service, name)) = &reporter.service {
+            let wall = self.clock.at(now);
+            let (status, tasks) = (report.status.as_ref(), report.task_status.as_ref());
+            if let Err(limit) = self.services.on_report(wall, (service, name), status, tasks) {
+                let what = format!("status of {daemon}: {limit}");
+                warn(self.gate.refuse_kind(&reporter.peer, MMgrReport::TYPE, &what), fx);
+            }
+        }
         if let Err(limit) = reporter.counters.take(report) {
             let what = format!("counters of {daemon}: {limit}");
             warn(self.gate.refuse_kind(&reporter.peer, MMgrReport::TYPE, &what), fx);
@@ -477,6 +506,17 @@ impl Manager {
             }
         }
         self.note_news(now);
+    }
+
+    /// A daemon ends. It waits for the same message as an answer, and closes the connection.
+    fn on_close(&mut self, now: Time, conn: ConnId, close: MMgrClose, fx: Fx<'_>) {
+        let service = self.peers.get_mut(&conn).and_then(|reporter| reporter.service.take());
+        if let Some((service, daemon)) = service {
+            self.services.on_close(&service, &daemon);
+            self.note_news(now);
+        }
+        self.forget_daemon(conn);
+        fx.push(Effect::Net(NetEffect::Send { conn, message: Message::new(close) }));
     }
 
     /// The statistics count as those of the OSD that sent them.
@@ -519,6 +559,7 @@ impl Machine for Manager {
                 if self.beacon_at <= now {
                     let wall = self.clock.at(now);
                     self.pg_map.tick(wall);
+                    self.services.prune(wall, self.options.service_grace);
                     self.progress.look(wall, &self.pg_map);
                     self.send_beacon(now, effects);
                     self.note_news(now);

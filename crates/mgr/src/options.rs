@@ -9,6 +9,8 @@ option_set! {
         /// Seconds in a state before a PG is stuck.
         pg_stuck_threshold_s: u64 = "mon_pg_stuck_threshold",
         report_period_s: u32 = "mgr_stats_period",
+        /// A service daemon that says nothing for longer is no longer listed.
+        service_grace: Duration = "mgr_service_beacon_grace",
         /// Counters of a lower priority are not reported.
         report_threshold: u32 = "mgr_stats_threshold",
         health_detail_max: usize = "mon_health_max_detail",

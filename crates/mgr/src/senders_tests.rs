@@ -3,9 +3,10 @@
 //! The rows are compared with the registry: a message that a manager takes has a row here, and no other has one.
 
 use super::*;
+use bytes::Bytes;
 use machine::identity::Proof;
 use machine::net::Held;
-use wire::messages::{ALL, HealthMetric, MCommand, MMgrClose, MMgrCommand, MPing, senders_of};
+use wire::messages::{ALL, HealthMetric, MCommand, MMgrCommand, MPing, ServiceDaemon, senders_of};
 use wire::types::{
     AuthName, EntityAddr, EntityName, OsdInfo, OsdRow, OsdStat, OsdState, PgId, PgPool, PgStat, PgState,
     UTime, Uuid,
@@ -282,6 +283,49 @@ fn a_peer_reports_in_its_own_name_only() {
     let renamed = MMgrOpen { daemon_name: "other".into(), ..open };
     manager.on_message(Time(5), conn, Message::new(renamed), &mut fx);
     assert!(matches!(&fx.take()[..], [Effect::Warn(line)] if line.contains("rgw.other")));
+}
+
+#[test]
+fn service_stays_listed_until_it_closes_or_is_silent() {
+    let mut manager = manager();
+    let (mut fx, conn) = (Effects::new(), ConnId::accepted(1));
+    let told = ServiceDaemon { metadata: [("id".into(), "x".into())].into(), status: BTreeMap::new() };
+    let open = MMgrOpen {
+        service_name: "rgw".into(),
+        daemon_name: "4146".into(),
+        service: Some(told),
+        ..MMgrOpen::default()
+    };
+    let is_listed = |manager: &Manager| manager.services.status().compact().contains("4146");
+    let begin = |manager: &mut Manager, conn, fx: &mut Effects<Effect>| {
+        manager.on_peer(conn, peer(&"client.rgw.x".parse().unwrap(), Some("allow rw")), fx);
+        manager.on_message(Time(5), conn, Message::new(open.clone()), fx);
+    };
+    begin(&mut manager, conn, &mut fx);
+    assert!(is_listed(&manager) && manager.digest_at.is_some());
+    let status = [("current_sync".to_owned(), "[]".to_owned())].into();
+    let report = MMgrReport { daemon_name: "4146".into(), status: Some(status), ..MMgrReport::default() };
+    manager.on_message(Time(6), conn, Message::new(report), &mut fx);
+    assert!(manager.services.status().compact().contains("current_sync"));
+    // The gateway may go on without the manager.
+    manager.on_peer_gone(conn);
+    assert!(is_listed(&manager));
+    let conn = ConnId::accepted(2);
+    begin(&mut manager, conn, &mut fx);
+    fx.take();
+    let close = MMgrClose { daemon_name: "4146".into(), service_name: "rgw".into() };
+    manager.on_message(Time(7), conn, Message::new(close.clone()), &mut fx);
+    assert!(!is_listed(&manager));
+    // It waits for its own message.
+    let effects = fx.take();
+    let [Effect::Net(NetEffect::Send { message, .. })] = &effects[..] else { panic!("{effects:?}") };
+    assert!(matches!(&message.body, Body::MMgrClose(m) if **m == close), "{message:?}");
+    // A program that only reports, and registers nothing, is no service.
+    let conn = ConnId::accepted(3);
+    manager.on_peer(conn, peer(&"client.rgw.y".parse().unwrap(), Some("allow rw")), &mut fx);
+    let plain = MMgrOpen { service: None, ..open.clone() };
+    manager.on_message(Time(8), conn, Message::new(plain), &mut fx);
+    assert!(!is_listed(&manager));
 }
 
 #[test]

@@ -128,6 +128,7 @@ mod tests {
             progress: &RecoveryProgress::new(Random::from_number(1)),
             crashes: &Default::default(),
             balancer: &crate::balancer::Balancer::default(),
+            services: &Default::default(),
             connected: &Default::default(),
             input: b"",
         };

@@ -27,6 +27,7 @@ use crate::caps::{Access, Caps, Request};
 use crate::configs::Configs;
 use crate::crashes::{Change, Crashes};
 use crate::progress::{RecoveryProgress, Setting};
+use crate::services::Services;
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno};
@@ -43,6 +44,7 @@ pub(crate) struct View<'a> {
     pub progress: &'a RecoveryProgress,
     pub crashes: &'a Crashes,
     pub balancer: &'a Balancer,
+    pub services: &'a Services,
     /// OSDs that have a session with this manager.
     pub connected: &'a BTreeSet<i32>,
     /// The command's input (`-i FILE`).

@@ -2,20 +2,14 @@
 
 use super::{Reaction, View};
 use crate::progress::Setting;
-use command::{Answer, Args, object};
+use command::{Answer, Args};
 
-/// No daemon of another kind (gateways, dashboards) registers with shoal's manager yet: the map is empty.
 pub(super) fn dump(view: &View<'_>, args: &Args) -> Answer {
-    let map = object! {
-        "epoch" => 1u32,
-        "modified" => wire::text::stamp(view.pg_map.stamp),
-        "services" => object! {},
-    };
-    Answer::json(args.format(), &map)
+    Answer::json(args.format(), &view.services.dump())
 }
 
-pub(super) fn status(_: &View<'_>, args: &Args) -> Answer {
-    Answer::json(args.format(), &object! {})
+pub(super) fn status(view: &View<'_>, args: &Args) -> Answer {
+    Answer::json(args.format(), &view.services.status())
 }
 
 pub(super) fn progress(view: &View<'_>, _: &Args) -> Answer {

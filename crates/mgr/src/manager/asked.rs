@@ -107,6 +107,7 @@ impl Manager {
             progress: &self.progress,
             crashes: &self.crash_store.crashes,
             balancer: &self.balancing.balancer,
+            services: &self.services,
             connected: &connected,
             input,
         };

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use wire::text::{Age, Align, Bytes, ClientIo, LowPrecision, ObjectShare, RecoveryIo, Si, Table, stamp};
 use wire::types::osd_map::MapFlags;
-use wire::types::{HealthCheck, HealthStatus, OsdMap, PgMapDigest, PgState, StoreStatfs, UTime};
+use wire::types::{HealthCheck, HealthStatus, OsdMap, PgMapDigest, PgState, ServiceMap, StoreStatfs, UTime};
 
 pub(super) const COMMANDS: &[Command] = commands! {
     "status", "show how the cluster is", "mon", "r", status;
@@ -333,10 +333,7 @@ pub fn status_json(ctx: &Ctx<'_>) -> Json {
         },
     );
     json.push("mgrmap", super::mgr::summary_json(ctx));
-    json.push(
-        "servicemap",
-        object! { "epoch" => 1u32, "modified" => stamp(state.monmap.created), "services" => object! {} },
-    );
+    json.push("servicemap", command::service_map::json(&service_map(ctx)));
     let events = ctx.reports.progress.iter().map(|(id, event)| {
         let json = object! {
             "message" => event.message.as_str(),
@@ -347,6 +344,12 @@ pub fn status_json(ctx: &Ctx<'_>) -> Json {
     });
     json.push("progress_events", Json::Object(events.collect()));
     json
+}
+
+/// Gateways and other service daemons, as the manager reports them.
+fn service_map(ctx: &Ctx<'_>) -> ServiceMap {
+    let first = || ServiceMap { epoch: 1, modified: ctx.state.monmap.created, ..ServiceMap::default() };
+    codec::decode_exact(&ctx.reports.service_map).unwrap_or_else(|_| first())
 }
 
 fn status(ctx: &mut Ctx<'_>) -> Outcome {
@@ -367,9 +370,12 @@ fn status_plain(ctx: &Ctx<'_>) -> String {
     out += "\n\n \n  services:\n";
     let age = Age { nanos: ctx.situation.quorum_age_s * 1_000_000_000 };
     let leader = ctx.situation.leader.and_then(|rank| monmap.ranks.get(rank)).map_or("", String::as_str);
+    let services = service_map(ctx).services;
+    let width = services.keys().map(String::len).fold("mon".len(), usize::max);
+    let pad = " ".repeat(width - "mon".len());
     let _ = write!(
         out,
-        "    mon: {} daemons, quorum {} (age {age}) [leader: {leader}]",
+        "    mon: {pad}{} daemons, quorum {} (age {age}) [leader: {leader}]",
         monmap.mons.len(),
         names.join(",")
     );
@@ -377,8 +383,18 @@ fn status_plain(ctx: &Ctx<'_>) -> String {
     if !outside.is_empty() {
         let _ = write!(out, ", out of quorum: {}", outside.join(", "));
     }
-    let _ = writeln!(out, "\n    mgr: {}", super::mgr::summary_plain(ctx));
-    let _ = writeln!(out, "    osd: {}", osd_summary_plain(state.osdmap(), ctx.now, "         ", false));
+    let _ = writeln!(out, "\n    mgr: {pad}{}", super::mgr::summary_plain(ctx));
+    let indent = " ".repeat(width + "    : ".len());
+    let osds = osd_summary_plain(state.osdmap(), ctx.now, &indent, false);
+    let _ = write!(out, "    osd: {pad}{osds}");
+    for (name, service) in &services {
+        let space = width - name.len();
+        let _ = writeln!(out, "    {name}: {:space$}{}", "", command::service_map::summary(service));
+    }
+    let tasks: String = services.iter().map(|(name, s)| command::service_map::tasks(name, s)).collect();
+    if !tasks.is_empty() {
+        let _ = write!(out, "\n \n  task status:{tasks}\n");
+    }
     out += "\n \n  data:\n";
     out += &pg_summary_plain(ctx);
     let events = ctx.reports.progress.values().filter(|e| e.add_to_status);

@@ -44,15 +44,14 @@ const READ_MAX: usize = 1024;
 /// The index takes no changes while its entries move (`CLS_RGW_ERR_BUSY_RESHARDING`).
 const BUSY_RESHARDING: Errno = Errno(2300);
 
-/// Entries behind `after` that start with `prefix`, as one read of stock's: `ENOENT` without an object. The flag says that
-/// more follow, also when `max` is 0.
+/// Entries behind `after` that start with `prefix`, as one read of stock's; none without an object. The flag says that more
+/// follow, also when `max` is 0.
 fn read_omap(
     call: &mut MethodCall<'_>,
     after: &[u8],
     prefix: &[u8],
     max: usize,
 ) -> Result<(Vec<Entry>, bool), MethodStop> {
-    call.must_exist()?;
     if max == 0 {
         let (first, _) = call.omap_page(after, prefix, 1, false)?;
         return Ok((Vec::new(), !first.is_empty()));

@@ -15,9 +15,9 @@ use wire::types::cls::rgw::{
 /// Entries of the reshard log from which on the index takes no changes (`rgw_reshardlog_threshold`).
 const RESHARD_LOG_MAX: u32 = 30_000;
 
-/// `ENOENT` without an object, `EIO` for a damaged header. An object without one has an empty one.
+/// `EIO` for a damaged header. An object without one has an empty one, and so has no object: the OSD refuses a list that only
+/// reads before it calls a method, and a list that writes may bring the object into being.
 pub(super) fn read_header(call: &mut MethodCall<'_>) -> Result<BucketHeader, MethodStop> {
-    call.must_exist()?;
     let bytes = call.omap_header()?;
     if bytes.is_empty() {
         return Ok(BucketHeader::default());

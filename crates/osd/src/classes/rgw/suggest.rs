@@ -175,6 +175,9 @@ mod tests {
         let argument = [&good[..], &[UPDATE, 1]].concat();
         assert_eq!(o.call_raw("rgw", "dir_suggest_changes", &argument).result, Errno::INVAL.result());
         assert!(stored(&o, "a").is_some());
-        assert_eq!(Object::missing().call_bare("rgw", "dir_suggest_changes"), Err(Errno::NOENT));
+        // `radosgw-admin bucket check --fix` sends nothing to the index of a bucket without shards, which is not there.
+        let mut none = Object::missing();
+        none.call_bare("rgw", "dir_suggest_changes").unwrap();
+        assert!(!none.exists());
     }
 }
