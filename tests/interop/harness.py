@@ -211,7 +211,7 @@ class Cluster(Daemons):
 
     def up(self):
         options = self.again if self.conf.exists() else self.options
-        run([SHOAL, "up", "--dir", self.dir, *options])
+        self.said = run([SHOAL, "up", "--dir", self.dir, *options]).text
 
     def down(self):
         run([SHOAL, "down", "--dir", self.dir])

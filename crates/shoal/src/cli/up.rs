@@ -102,6 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if HostRecord::load(&args.dir)?.is_some() {
         return start_host(args, patience);
     }
+    let is_new = !conf_path(&args.dir).exists();
     let before = forget_removed(&args.dir)?;
     let cluster = ensure_cluster(&args.dir, &wish)?;
     refuse_lost_monitors(&cluster)?;
@@ -131,11 +132,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 began.elapsed().as_secs_f64(),
                 conf.display()
             );
+            if is_new {
+                print!("{}", first_image(&conf));
+            }
             Ok(ExitCode::SUCCESS)
         }
         Health::Warned(why) => {
             println!("{}", term::yellow(&stdout(), &why));
             println!("up after {:.1} s. Next: ceph -c {} -s", began.elapsed().as_secs_f64(), conf.display());
+            if is_new {
+                print!("{}", first_image(&conf));
+            }
             Ok(ExitCode::SUCCESS)
         }
         Health::Not(why) => {
@@ -148,6 +155,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Three commands that make a block image and write to it. They work as they are: `test_rbd` runs them.
+fn first_image(conf: &Path) -> String {
+    format!(
+        "A block image, by stock Ceph's tools (docs/guide/images.md):\n\
+         \x20 export CEPH_CONF={}\n\
+         \x20 ceph osd pool create rbd 32 && rbd pool init rbd && rbd create disk --size 10G\n\
+         \x20 rbd bench --io-type write --io-total 64M disk\n",
+        conf.display()
+    )
 }
 
 /// Monitors that were taken out are not started. Returns the names of those that `ceph.conf` has.
