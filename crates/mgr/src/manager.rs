@@ -466,7 +466,7 @@ impl Manager {
             );
         };
         self.configs.on_report(daemon, &report.config);
-        if let Err(limit) = reporter.counters.take(report) {
+        if let Err(limit) = reporter.counters.take(now, report) {
             let what = format!("counters of {daemon}: {limit}");
             warn(self.gate.refuse_kind(&reporter.peer, MMgrReport::TYPE, &what), fx);
         }
