@@ -26,7 +26,7 @@ VOLATILE = re.compile(
     r"feature_map|quorum_mon|num_pgs|num_up_pgs|pgs|score\w*|read_balance|ceph_version\w*|whoami|global_id|"
     r"history|num_pg|num_pg_by_state|avg_pgs|min_osd|max_osd_pgs|min_osd_pgs|std_dev|\w+_std_dev|crush_version|"
     r"crush_weight|weights|total_weight|osd_fsid|entity_addr|metadata|osdmap_first_committed|osdmap_last_committed|"
-    r"oldest_map|newest_map|maps|cluster_log|last_pg_scan|kb_\w+|total_\w+|services|digest|optimize_result|hit_set_params)$")
+    r"oldest_map|newest_map|maps|elapsed_sec|iops|kb used|kb available|\w+ rate|cluster_log|last_pg_scan|kb_\w+|total_\w+|services|digest|optimize_result|hit_set_params)$")
 
 REPLACED = [
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),

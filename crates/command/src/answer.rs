@@ -22,12 +22,9 @@ impl Answer {
         Answer { body: body.into(), ..Answer::default() }
     }
 
-    /// As JSON in the form that was asked for. A command without a plain form of its own prints pretty JSON there.
+    /// A document in the format that was asked for. A command without a plain form of its own prints pretty JSON there.
     pub fn json(format: Format, json: &Json) -> Answer {
-        Answer::body(match format {
-            Format::Json => json.compact(),
-            Format::Plain | Format::JsonPretty => json.pretty(),
-        })
+        Answer::body(format.render(json))
     }
 
     pub fn with_status(self, status: impl Into<String>) -> Answer {

@@ -1,6 +1,7 @@
 //! A command's arguments: one JSON object whose values are scalars or lists of scalars.
 
-use crate::Answer;
+use crate::xml::{self, Names};
+use crate::{Answer, Json};
 use std::collections::BTreeMap;
 use wire::types::OsdId;
 
@@ -126,8 +127,15 @@ impl Args {
         match self.text("format").as_deref() {
             Some("json") => Format::Json,
             Some("json-pretty") => Format::JsonPretty,
+            Some("xml") => Format::Xml(self.xml_names()),
+            Some("xml-pretty") => Format::XmlPretty(self.xml_names()),
             _ => Format::Plain,
         }
+    }
+
+    fn xml_names(&self) -> Names {
+        let prefix = self.text("prefix").unwrap_or_default();
+        Names::of(&prefix, self.0.keys().map(String::as_str))
     }
 
     /// Name to text, as capabilities see the arguments: `caps` becomes one `caps_SERVICE` for each pair.
@@ -169,11 +177,28 @@ pub enum Format {
     Plain,
     Json,
     JsonPretty,
+    Xml(Names),
+    XmlPretty(Names),
 }
 
 impl Format {
     pub fn is_plain(self) -> bool {
         self == Format::Plain
+    }
+
+    /// A document in this format. Where no format was asked for it is pretty JSON.
+    pub fn render(self, json: &Json) -> String {
+        match self {
+            Format::Json => json.compact(),
+            Format::Plain | Format::JsonPretty => json.pretty(),
+            Format::Xml(names) => xml::compact(json, names),
+            Format::XmlPretty(names) => xml::pretty(json, names),
+        }
+    }
+
+    /// The format, or compact JSON where none was asked for.
+    pub fn or_json(self) -> Format {
+        if self.is_plain() { Format::Json } else { self }
     }
 }
 

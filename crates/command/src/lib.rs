@@ -4,6 +4,7 @@
 //! - [`signature`]: a command's words and arguments, as callers write them and `get_command_descriptions` tells them.
 //! - [`Args`]: what the caller gave.
 //! - [`Json`]: a body as Ceph's formatter writes it, key by key in order.
+//! - [`xml`]: the same as XML.
 //! - [`Answer`]: what goes back.
 //! - [`options`]: the options that `ceph config` and `ceph tell … config` know.
 //! - [`osd_network`]: the times of heartbeats, which the manager and OSDs show.
@@ -27,6 +28,7 @@ pub mod pg_json;
 pub mod restart;
 pub mod service_map;
 pub mod signature;
+pub mod xml;
 
 pub use answer::Answer;
 pub use args::{Args, Format, Value, parse_osd};

@@ -1,5 +1,6 @@
 //! Performance counters that daemons report (`MMgrReport`).
 
+use machine::Time;
 use std::collections::BTreeMap;
 use wire::messages::{CounterDeclaration, MMgrReport, PackedValue};
 
@@ -13,6 +14,10 @@ const DECLARED_BYTES_MAX: usize = 2 << 20;
 pub(crate) struct DaemonCounters {
     declared: BTreeMap<String, CounterDeclaration>,
     values: Vec<PackedValue>,
+    /// When the values came.
+    taken_at: Time,
+    /// The values before, and when they came.
+    before: Option<(Time, Vec<PackedValue>)>,
     /// The declarations went beyond a limit. Values have no names, so that without some of the declarations no value can
     /// be told from another.
     is_refused: bool,
@@ -23,7 +28,7 @@ impl DaemonCounters {
     ///
     /// # Errors
     /// The limit that this report exceeds.
-    pub fn take(&mut self, report: &MMgrReport) -> Result<(), String> {
+    pub fn take(&mut self, now: Time, report: &MMgrReport) -> Result<(), String> {
         if self.is_refused {
             return Ok(());
         }
@@ -40,11 +45,12 @@ impl DaemonCounters {
             return Err(limit);
         }
         let kinds = self.declared.values().map(|declaration| declaration.kind);
-        match report.unpack(kinds) {
-            Ok(values) => self.values = values,
-            // Without values a path is not shown.
-            Err(_) => self.values.clear(),
-        }
+        // Without values a path is not shown.
+        let values = report.unpack(kinds).unwrap_or_default();
+        let is_same_set = report.declared.is_empty() && report.undeclared.is_empty();
+        let before = std::mem::replace(&mut self.values, values);
+        let before_at = std::mem::replace(&mut self.taken_at, now);
+        self.before = (is_same_set && before.len() == self.values.len()).then_some((before_at, before));
         Ok(())
     }
 
@@ -62,6 +68,15 @@ impl DaemonCounters {
             }
         }
         Ok(())
+    }
+
+    /// A counter's growth a second between the last two reports. 0 if it is unknown.
+    pub fn rate(&self, path: &str) -> f64 {
+        let position = self.declared.keys().position(|known| known == path);
+        let (Some(position), Some((before_at, before))) = (position, &self.before) else { return 0.0 };
+        let (Some(now), Some(then)) = (self.values.get(position), before.get(position)) else { return 0.0 };
+        let seconds = self.taken_at.since(*before_at).as_secs_f64();
+        if seconds > 0.0 { now.0.saturating_sub(then.0) as f64 / seconds } else { 0.0 }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&CounterDeclaration, PackedValue)> {
@@ -85,15 +100,17 @@ mod tests {
             packed: MMgrReport::pack([(2_000, Some(4)), (7, None)]),
             ..MMgrReport::default()
         };
-        counters.take(&report).unwrap();
+        counters.take(Time(1), &report).unwrap();
+        assert_eq!(counters.rate("osd.op_w"), 0.0, "one report has no rate");
         report.declared.clear();
         report.packed = MMgrReport::pack([(3_000, Some(5)), (8, None)]);
-        counters.take(&report).unwrap();
+        counters.take(Time(500_000_001), &report).unwrap();
+        assert_eq!((counters.rate("osd.op_w"), counters.rate("osd.no_such")), (2.0, 0.0));
         let shown: Vec<_> = counters.iter().map(|(d, value)| (d.path.as_str(), value)).collect();
         assert_eq!(shown, [("osd.op_latency", (3_000, Some(5))), ("osd.op_w", (8, None))]);
 
         report.packed = MMgrReport::pack([(1, None)]);
-        counters.take(&report).unwrap();
+        counters.take(Time(1), &report).unwrap();
         assert_eq!(counters.iter().count(), 0, "too few values");
     }
 
@@ -117,14 +134,14 @@ mod tests {
             ),
         ] {
             let mut counters = DaemonCounters::default();
-            assert_eq!(counters.take(&report(declared)), Err(limit.to_owned()));
-            assert_eq!(counters.take(&report(many(1, ""))), Ok(()), "said once");
+            assert_eq!(counters.take(Time(1), &report(declared)), Err(limit.to_owned()));
+            assert_eq!(counters.take(Time(1), &report(many(1, ""))), Ok(()), "said once");
             assert_eq!(counters.iter().count(), 0);
         }
         let mut counters = DaemonCounters::default();
-        assert_eq!(counters.take(&report(many(DECLARED_MAX, ""))), Ok(()));
+        assert_eq!(counters.take(Time(1), &report(many(DECLARED_MAX, ""))), Ok(()));
         assert_eq!(counters.iter().count(), DECLARED_MAX);
         let one_more = MMgrReport { declared: many(DECLARED_MAX + 1, ""), ..MMgrReport::default() };
-        assert!(counters.take(&one_more).is_err(), "the limit holds over several reports");
+        assert!(counters.take(Time(1), &one_more).is_err(), "the limit holds over several reports");
     }
 }

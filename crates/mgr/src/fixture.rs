@@ -121,6 +121,7 @@ pub(crate) fn react_as(pg_map: &PgMap, now: UTime, caps: &Caps, command: &str) -
     let (configs, connected) = (Configs::default(), [0, 1].into());
     let progress = RecoveryProgress::new(Random::from_number(1));
     let view = View {
+        osd_rates: &|_| Default::default(),
         now,
         fsid: Uuid([7; 16]),
         pg_map,

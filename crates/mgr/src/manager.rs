@@ -495,7 +495,7 @@ impl Manager {
                 warn(self.gate.refuse_kind(&reporter.peer, MMgrReport::TYPE, &what), fx);
             }
         }
-        if let Err(limit) = reporter.counters.take(report) {
+        if let Err(limit) = reporter.counters.take(now, report) {
             let what = format!("counters of {daemon}: {limit}");
             warn(self.gate.refuse_kind(&reporter.peer, MMgrReport::TYPE, &what), fx);
         }

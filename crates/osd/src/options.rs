@@ -34,6 +34,16 @@ option_set! {
 }
 
 option_set! {
+    /// Bounds of `bench`.
+    pub struct BenchOptions for Osd, Live {
+        duration_s: u64 = "osd_bench_duration",
+        large_throughput_max: u64 = "osd_bench_large_size_max_throughput",
+        block_bytes_max: u64 = "osd_bench_max_block_size",
+        small_iops_max: u64 = "osd_bench_small_size_max_iops",
+    }
+}
+
+option_set! {
     /// Bounds of one operation and of recovery, see [`crate::ops::Limits`].
     pub struct LimitOptions for Osd, Live {
         attr_name_len_max: usize = "osd_max_attr_name_len",

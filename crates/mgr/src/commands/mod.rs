@@ -17,7 +17,9 @@ mod removal;
 mod reweight;
 mod scrub;
 mod service;
+mod status;
 mod stop;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +33,7 @@ use crate::services::Services;
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno};
+pub(crate) use status::OsdRates;
 use std::collections::BTreeSet;
 use wire::messages::{CommandDescription, MOSDForceRecovery, MOSDScrub2};
 use wire::types::{EntityAddr, PgId, UTime, Uuid};
@@ -45,6 +48,8 @@ pub(crate) struct View<'a> {
     pub crashes: &'a Crashes,
     pub balancer: &'a Balancer,
     pub services: &'a Services,
+    /// The client operations of an OSD, from its counters.
+    pub osd_rates: &'a dyn Fn(i32) -> OsdRates,
     /// OSDs that have a session with this manager.
     pub connected: &'a BTreeSet<i32>,
     /// The command's input (`-i FILE`).
@@ -148,6 +153,14 @@ table! {
     "pg debug name=debugop,type=CephChoices,strings=unfound_objects_exist|degraded_pgs_exist",
     "show debug info about pgs", pg r => pg::debug;
     "osd perf", "print dump of OSD perf summary stats", osd r => osd::perf;
+    "osd status name=bucket,type=CephString,req=false", "Show the status of OSDs within a bucket, or all",
+    osd r => status::osd_status;
+    "telemetry status", "Show current configuration", mgr r => telemetry::status;
+    "telemetry on name=license,type=CephString,req=false", "Enable telemetry reports from this cluster",
+    mgr rw => telemetry::on;
+    "telemetry off", "Disable telemetry reports from this cluster", mgr rw => telemetry::off;
+    "telemetry show name=channels,type=CephString,n=N,req=false", "Show report of all channels",
+    mgr r => telemetry::show;
     "osd df name=output_method,type=CephChoices,strings=plain|tree,req=false \
      name=filter_by,type=CephChoices,strings=class|name,req=false name=filter,type=CephString,req=false",
     "show OSD utilization", osd r => osd_df::df;

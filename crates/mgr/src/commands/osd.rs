@@ -10,8 +10,8 @@ use wire::types::{OsdStat, PoolId};
 fn wrapped(format: Format, key: &'static str, value: Json) -> Answer {
     let json = object! { "pg_ready" => true, key => value };
     match format {
-        Format::Json => Answer::body(json.compact() + "\n"),
-        _ => Answer::body(json.pretty()),
+        Format::Json | Format::Xml(_) => Answer::body(format.render(&json) + "\n"),
+        _ => Answer::json(format, &json),
     }
 }
 

@@ -15,8 +15,8 @@ fn wrapped(format: Format, mut pairs: Vec<(&'static str, Json)>) -> Answer {
     pairs.insert(0, ("pg_ready", true.into()));
     let json = object_of(pairs);
     match format {
-        Format::Json => Answer::body(json.compact() + "\n"),
-        _ => Answer::body(json.pretty()),
+        Format::Json | Format::Xml(_) => Answer::body(format.render(&json) + "\n"),
+        _ => Answer::json(format, &json),
     }
 }
 
@@ -72,15 +72,11 @@ pub(super) fn dump(view: &View<'_>, args: &Args) -> Answer {
 }
 
 pub(super) fn dump_json(view: &View<'_>, args: &Args) -> Answer {
-    dump_parts(view, vec!["all".into()], json_at_least(args))
+    dump_parts(view, vec!["all".into()], args.format().or_json())
 }
 
 pub(super) fn dump_pools_json(view: &View<'_>, args: &Args) -> Answer {
-    dump_parts(view, vec!["pools".into()], json_at_least(args))
-}
-
-fn json_at_least(args: &Args) -> Format {
-    if args.format().is_plain() { Format::Json } else { args.format() }
+    dump_parts(view, vec!["pools".into()], args.format().or_json())
 }
 
 fn dump_parts(view: &View<'_>, parts: Vec<String>, format: Format) -> Answer {

@@ -2,7 +2,7 @@
 
 use super::View;
 use super::removal::osd_ids;
-use command::{Answer, Args, Format, Json, errno, object};
+use command::{Answer, Args, Json, errno, object};
 use placement::crush::edit::parent_of;
 use std::collections::BTreeSet;
 use wire::types::{CrushMap, PgId, PgStat, PgState};
@@ -141,8 +141,7 @@ pub(super) fn ok_to_stop(view: &View<'_>, args: &Args) -> Answer {
     };
     let max = args.int("max").unwrap_or(1).max(0) as usize;
     let report = maximize(view, &mut osds, max);
-    let format = if args.format().is_plain() { Format::Json } else { args.format() };
-    let mut answer = Answer::json(format, &report.json(&osds));
+    let mut answer = Answer::json(args.format().or_json(), &report.json(&osds));
     answer.body = [&answer.body[..], b"\n"].concat().into();
     if !report.unknown.is_empty() {
         answer.result = -errno::EAGAIN;

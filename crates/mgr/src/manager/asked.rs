@@ -99,7 +99,13 @@ impl Manager {
         let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session").into() };
         let connected: BTreeSet<i32> =
             self.peers.values().filter_map(|peer| peer.peer.identity.osd()).collect();
+        let osd_rates = |osd: i32| {
+            let name = format!("osd.{osd}");
+            let reporter = self.peers.values().find(|reporter| reporter.daemon.as_deref() == Some(&name));
+            reporter.map(|reporter| commands::OsdRates::of(&reporter.counters)).unwrap_or_default()
+        };
         let view = View {
+            osd_rates: &osd_rates,
             now: self.clock.at(now),
             fsid: self.session.fsid(),
             pg_map: &self.pg_map,

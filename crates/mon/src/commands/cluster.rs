@@ -355,8 +355,7 @@ fn service_map(ctx: &Ctx<'_>) -> ServiceMap {
 fn status(ctx: &mut Ctx<'_>) -> Outcome {
     Ok(match ctx.args.format() {
         Format::Plain => Answer::body(status_plain(ctx)),
-        Format::Json => Answer::body(status_json(ctx).compact()),
-        Format::JsonPretty => Answer::body(status_json(ctx).pretty()),
+        format => Answer::json(format, &status_json(ctx)),
     })
 }
 

@@ -201,7 +201,8 @@ fn dump(ctx: &mut Ctx<'_>) -> Outcome {
 fn help(ctx: &mut Ctx<'_>) -> Outcome {
     let name = normal_name(&ctx.args.required("key")?);
     let Some(row) = find(&name) else {
-        return Err(Answer::error(ENOENT, format!("configuration option '{name}' not recognized")));
+        // Stock has no words for this.
+        return Err(Answer::error(ENOENT, ""));
     };
     Ok(ctx.show(|| option_commands::describe(row), || option_commands::describe_plain(row)))
 }

@@ -3,7 +3,7 @@
 use super::log::addrs_json;
 use super::{Answer, Command, Ctx, Outcome, commands};
 use crate::proposal::Change;
-use command::errno::ENOENT;
+use command::errno::{ENOENT, EPERM};
 use command::{Json, object};
 use wire::text::{Age, stamp};
 use wire::types::{Epoch, MgrMap, UTime};
@@ -17,6 +17,9 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "mgr count-metadata name=property,type=CephString", "count managers by a metadata field", "mgr", "r", count_metadata;
     "mgr fail name=who,type=CephString,req=false", "let a standby take the place of a manager", "mgr", "rw", fail;
     "mgr module ls", "list the manager's modules", "mgr", "r", module_ls;
+    "mgr module enable name=module,type=CephString name=force,type=CephBool,req=false",
+        "enable mgr module", "mgr", "rw", module_enable;
+    "mgr module disable name=module,type=CephString", "disable mgr module", "mgr", "rw", module_disable;
 };
 
 pub(super) fn summary_json(ctx: &Ctx<'_>) -> Json {
@@ -148,6 +151,32 @@ fn module_ls(ctx: &mut Ctx<'_>) -> Outcome {
         "disabled_modules" => Json::Array(vec![]),
     };
     Ok(ctx.show(|| json, || "MODULE  \n".to_owned()))
+}
+
+/// Modules of stock whose work is a fixed part of shoal's manager.
+const BUILT_IN: [&str; 6] = ["balancer", "crash", "pg_autoscaler", "progress", "prometheus", "status"];
+
+fn module_enable(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("module")?;
+    if BUILT_IN.contains(&name.as_str()) {
+        return Ok(Answer::ok(format!("module '{name}' is already enabled (always-on)")));
+    }
+    let text = format!("all mgr daemons do not support module '{name}', pass --force to force enablement");
+    Err(Answer::error(ENOENT, text))
+}
+
+fn module_disable(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("module")?;
+    if BUILT_IN.contains(&name.as_str()) {
+        return Err(Answer::error(
+            EPERM,
+            format!(
+                "module '{name}' cannot be disabled (always-on), use 'ceph mgr module force disable' command to disable an \
+                 always-on module"
+            ),
+        ));
+    }
+    Ok(Answer::ok(format!("module '{name}' is already disabled")))
 }
 
 fn versions(ctx: &mut Ctx<'_>) -> Outcome {

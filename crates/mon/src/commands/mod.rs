@@ -7,6 +7,7 @@ mod auth;
 mod cluster;
 mod config;
 mod config_key;
+mod device;
 mod host;
 mod join;
 mod keyring;
@@ -61,12 +62,11 @@ pub struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
-    /// JSON in the format asked for, or the text when that is plain.
+    /// The document in the format asked for, or the text when that is plain.
     pub fn show(&self, json: impl FnOnce() -> Json, plain: impl FnOnce() -> String) -> Answer {
         match self.args.format() {
             Format::Plain => Answer::body(plain()),
-            Format::Json => Answer::body(json().compact()),
-            Format::JsonPretty => Answer::body(json().pretty()),
+            format => Answer::json(format, &json()),
         }
     }
 
@@ -120,6 +120,8 @@ const TABLES: &[&[Command]] = &[
     mon_map::COMMANDS,
     osd::COMMANDS,
     osd::crush::COMMANDS,
+    osd::device_classes::COMMANDS,
+    osd::weight_sets::COMMANDS,
     osd::pool::COMMANDS,
     osd::pg::COMMANDS,
     osd::exceptions::COMMANDS,
@@ -132,6 +134,7 @@ const TABLES: &[&[Command]] = &[
     token::COMMANDS,
     join::COMMANDS,
     host::COMMANDS,
+    device::COMMANDS,
 ];
 
 pub fn all() -> impl Iterator<Item = &'static Command> {

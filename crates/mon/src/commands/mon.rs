@@ -3,7 +3,7 @@
 use super::log::addrs_json;
 use super::{Answer, Command, Ctx, Outcome, commands};
 use codec::Encode;
-use command::errno::ENOENT;
+use command::errno::{ENOENT, EPERM};
 use command::{Json, object};
 use std::fmt::Write;
 use wire::text::stamp;
@@ -17,6 +17,9 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "mon count-metadata name=property,type=CephString", "count monitors by a metadata field", "mon", "r", count_metadata;
     "mon versions", "count monitors by version", "mon", "r", versions;
     "mon feature ls name=with_value,type=CephBool,req=false", "show the monitors' features", "mon", "r", feature_ls;
+    "mon feature set name=feature_name,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
+        "set provided feature on mon map", "mon", "rw", feature_set;
+    "mon enable-msgr2", "enable the msgr2 protocol on all monitors", "mon", "rw", enable_msgr2;
     "mon ok-to-stop name=ids,type=CephString,n=N", "say whether monitors could stop with a quorum left", "mon", "r", ok_to_stop;
     "quorum_status", "show the quorum and the monitor map", "mon", "r", quorum_status;
     "mon_status", "show this monitor's state", "mon", "r", mon_status, Command::TELL;
@@ -240,6 +243,34 @@ fn feature_ls(ctx: &mut Ctx<'_>) -> Outcome {
     Ok(ctx.show(json, plain))
 }
 
+/// Every feature that this release knows is set when a cluster is made.
+fn feature_set(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("feature_name")?;
+    let known = MonFeatures::persistent_of(wire::types::Release::TENTACLE);
+    if !known.names().contains(&name.as_str()) {
+        return Err(Answer::error(ENOENT, format!("unknown feature '{name}'")));
+    }
+    if !ctx.args.flag("yes_i_really_mean_it") {
+        return Err(Answer::error(
+            EPERM,
+            format!(
+                "please specify '--yes-i-really-mean-it' if you really, **really** want to set feature '[{name}]' in the \
+                 monmap."
+            ),
+        ));
+    }
+    if !ctx.state.monmap.persistent_features.names().contains(&name.as_str()) {
+        let text = format!("feature '{name}' is set when all monitors are of a release that has it");
+        return Err(Answer::error(EPERM, text));
+    }
+    Ok(Answer::ok(format!("setting feature '[{name}]' feature '[{name}]' already set on monmap")))
+}
+
+/// shoal's monitors speak msgr2 from the beginning. The spelling is stock's.
+fn enable_msgr2(_: &mut Ctx<'_>) -> Outcome {
+    Ok(Answer::ok("all monitors have already enabled msrg2"))
+}
+
 fn ok_to_stop(ctx: &mut Ctx<'_>) -> Outcome {
     let mut left = ctx.situation.quorum.clone();
     let ids = ctx.args.texts("ids");
@@ -278,10 +309,7 @@ fn quorum_status(ctx: &mut Ctx<'_>) -> Outcome {
         "monmap" => monmap_json(&ctx.state.monmap),
     };
     // Without a plain form, and compact where nothing was asked for.
-    Ok(match ctx.args.format() {
-        command::Format::JsonPretty => Answer::body(json.pretty()),
-        _ => Answer::body(json.compact()),
-    })
+    Ok(Answer::json(ctx.args.format().or_json(), &json))
 }
 
 pub(super) fn mon_status_json(ctx: &Ctx<'_>) -> Json {

@@ -1,11 +1,11 @@
 //! `ceph tell osd.N …` and the admin socket: what can be asked of, or done to, one OSD.
 
 use super::signals::{self, Asker, Kind};
-use super::{Control, Effect, Fx};
+use super::{Control, Effect, Fx, bench, inspection};
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno, object, osd_network, restart};
-use machine::ConnId;
+use machine::{ConnId, Time};
 use wire::messages::{MCommand, MCommandReply, Message};
 
 /// An OSD's own commands: signature, help, permissions. [`option_commands::COMMANDS`] come on top.
@@ -58,11 +58,12 @@ const COMMANDS: &[(&str, &str, &str)] = &[
 
 /// Every command that an OSD answers: signature, help, permissions.
 pub fn all_commands() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
-    COMMANDS.iter().chain(signals::COMMANDS).chain(option_commands::COMMANDS)
+    let own = COMMANDS.iter().chain(signals::COMMANDS).chain(inspection::COMMANDS).chain(bench::COMMANDS);
+    own.chain(option_commands::COMMANDS)
 }
 
 impl Control {
-    pub(super) fn on_command(&mut self, conn: ConnId, tid: u64, m: &MCommand, fx: &mut Fx) {
+    pub(super) fn on_command(&mut self, now: Time, conn: ConnId, tid: u64, m: &MCommand, fx: &mut Fx) {
         let answer = match self.may_command(conn) {
             false => Some(Answer::error(
                 errno::EACCES,
@@ -70,7 +71,7 @@ impl Control {
             )),
             true => {
                 let features = self.peers.get(&conn).map_or(codec::Features::ALL, |p| p.features);
-                self.run(&m.command.join(" "), features, Asker::Client { conn, tid }, fx)
+                self.run(now, &m.command.join(" "), features, Asker::Client { conn, tid }, fx)
             }
         };
         let Some(Answer { result, status, body }) = answer else { return };
@@ -83,14 +84,21 @@ impl Control {
         self.peers.get(&conn).is_some_and(|peer| crate::caps::of_peer(peer).allows_everything())
     }
 
-    pub(super) fn on_admin(&mut self, id: u64, text: &str, fx: &mut Fx) {
-        if let Some(answer) = self.run(text, codec::Features::ALL, Asker::Admin { id }, fx) {
+    pub(super) fn on_admin(&mut self, now: Time, id: u64, text: &str, fx: &mut Fx) {
+        if let Some(answer) = self.run(now, text, codec::Features::ALL, Asker::Admin { id }, fx) {
             fx.push(Effect::AdminAnswer { id, answer });
         }
     }
 
     /// `None`: the answer waits for the shards or the host, and goes to `asker` then.
-    fn run(&mut self, text: &str, features: codec::Features, asker: Asker, fx: &mut Fx) -> Option<Answer> {
+    fn run(
+        &mut self,
+        now: Time,
+        text: &str,
+        features: codec::Features,
+        asker: Asker,
+        fx: &mut Fx,
+    ) -> Option<Answer> {
         let args = match Args::parse(text) {
             Ok(args) => args,
             Err(why) => return Some(Answer::invalid(why)),
@@ -107,6 +115,12 @@ impl Control {
         }
         if prefix == "restart" {
             return self.ask_restart(&args, asker, fx);
+        }
+        if prefix == "bench" {
+            return self.begin_bench(now, &args, asker, fx);
+        }
+        if let Some(answer) = self.answer_at_once(now, &prefix, &args, fx) {
+            return Some(answer);
         }
         match Kind::of(&prefix, &args) {
             Err(refusal) => Some(refusal),
@@ -161,7 +175,6 @@ impl Control {
     }
 
     fn status(&self) -> Json {
-        let lineage = &self.history.lineage;
         let maps = self.history.kept();
         let runs: Vec<String> = maps.iter().map(|(first, len)| format!("{first}~{len}")).collect();
         object! {
@@ -170,10 +183,9 @@ impl Control {
             "whoami" => self.config.osd.0 as i64,
             "state" => self.life.state_name(),
             "maps" => format!("[{}]", runs.join(",")),
-            "oldest_map" => maps.first().map_or(0, |(first, _)| *first) as u64,
-            "newest_map" => self.epoch() as u64,
+            "oldest_map" => maps.first().map_or(0, |(first, _)| *first).to_string(),
+            "newest_map" => self.epoch().to_string(),
             "cluster_osdmap_trim_lower_bound" => self.history.trim_lower_bound() as u64,
-            "boot_epoch" => lineage.boot_epoch as u64,
             "num_pgs" => self.pg_roles().all(),
         }
     }

@@ -42,6 +42,7 @@ pub struct VersionText {
     pub version: String,
     pub release: String,
     pub release_type: String,
+    pub git: String,
 }
 
 #[derive(Debug)]
@@ -143,6 +144,8 @@ pub enum Effect {
     /// Somebody asked for a restart: run the installed program for its version and tell the outcome with
     /// [`Input::RestartChecked`]. If it runs, begin a clean stop, and start again after it.
     Restart,
+    /// An operator wants the memory back that the allocator keeps for the next use.
+    ReleaseMemory,
     /// The map has us down, nothing is under way: save the store and go.
     Stopped,
     /// Going on would be wrong.

@@ -89,8 +89,18 @@ impl Life {
         }
     }
 
+    #[cfg(test)]
+    pub fn pretend_loaded(&mut self) {
+        self.phase = Phase::Booting;
+    }
+
     pub fn has_loaded(&self) -> bool {
         !matches!(self.phase, Phase::New | Phase::Loading)
+    }
+
+    /// The OSD has begun to stop.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Stopping | Phase::Stopped)
     }
 
     /// The monitor has this process up, and it is not about to stop.
@@ -347,21 +357,33 @@ impl Control {
         if self.life.phase != Phase::Up {
             return;
         }
-        let interval = self.options.beacon_interval.max(BEACON_INTERVAL_MIN);
+        let interval = self.beacon_interval();
         if self.life.beacon_at.is_none_or(|at| now >= at + interval) {
-            self.life.beacon_at = Some(now);
-            let (pgs, min_last_epoch_clean) = self.clean_epochs();
-            let beacon = MOSDBeacon {
-                paxos: PaxosHeader { version: self.epoch() as u64 },
-                pgs,
-                min_last_epoch_clean,
-                last_purged_snaps_scrub: Default::default(),
-                beacon_interval_s: interval.as_secs() as i32,
-            };
-            self.send_mon(now, beacon, fx);
+            self.send_beacon(now, fx);
             self.tell_created_again(now, fx);
         }
         self.tell_fullness(now, fx);
+    }
+
+    fn beacon_interval(&self) -> Duration {
+        self.options.beacon_interval.max(BEACON_INTERVAL_MIN)
+    }
+
+    /// Nothing is sent before the OSD is up: the monitor does not know its process yet.
+    pub(super) fn send_beacon(&mut self, now: Time, fx: &mut Fx) {
+        if self.life.phase != Phase::Up {
+            return;
+        }
+        self.life.beacon_at = Some(now);
+        let (pgs, min_last_epoch_clean) = self.clean_epochs();
+        let beacon = MOSDBeacon {
+            paxos: PaxosHeader { version: self.epoch() as u64 },
+            pgs,
+            min_last_epoch_clean,
+            last_purged_snaps_scrub: Default::default(),
+            beacon_interval_s: self.beacon_interval().as_secs() as i32,
+        };
+        self.send_mon(now, beacon, fx);
     }
 
     /// The PGs that this OSD is the primary of, and the oldest of the epochs in which each was last clean: for a PG that is
@@ -510,12 +532,13 @@ impl Control {
         self.life.stop_commit = Some(self.submit(transaction, fx));
     }
 
-    pub(super) fn on_own_commit(&mut self, _now: Time, tag: Tag, fx: &mut Fx) {
+    pub(super) fn on_own_commit(&mut self, now: Time, tag: Tag, fx: &mut Fx) {
         if self.life.stop_commit == Some(tag) && self.life.phase == Phase::Stopping {
             self.life.phase = Phase::Stopped;
             fx.push(Effect::Stopped);
         }
         self.on_rebuild_noted(tag, fx);
+        self.on_bench_commit(now, tag, fx);
     }
 }
 

@@ -4,8 +4,9 @@
 //! that a map gives for each), `intervals` (of one PG), `copy_starts` (copies that began again), `rebuilds` (those that could not be read),
 //! `life` (boot, beacons, full states, stopping), `wishes` (`up_thru` and `pg_temp`), `neighbours` (heartbeats), `pulse`
 //! and `stalls` (signs of life and of hanging parts), `reports` (figures for the manager), `moves` (PGs that go from core
-//! to core), `merging` (PGs that become one), `full_pools`, `commands` (`ceph tell osd.N`).
+//! to core), `merging` (PGs that become one), `full_pools`, `commands` (`ceph tell osd.N`), `inspection` and `bench` (some of them).
 
+mod bench;
 pub(crate) mod births;
 mod commands;
 mod compression;
@@ -13,6 +14,7 @@ pub(crate) mod copy_starts;
 mod full_pools;
 pub(crate) mod history;
 mod holdings;
+mod inspection;
 pub(crate) mod intervals;
 mod io;
 mod life;
@@ -109,6 +111,7 @@ pub struct Control {
     unreadable_pgs: Vec<String>,
     /// Copies whose new beginning is on its way to stable storage.
     rebuilds: BTreeMap<Tag, (CoreId, SpgId)>,
+    bench: Option<bench::Bench>,
     signals: signals::Signals,
     pace: crate::pace::Law,
     /// Commands `restart` that wait for [`Input::RestartChecked`].
@@ -160,6 +163,7 @@ impl Control {
             stages: pg_query::Stages::default(),
             unreadable_pgs: Vec::new(),
             rebuilds: BTreeMap::new(),
+            bench: None,
             signals: signals::Signals::default(),
             pace: crate::pace::Law::default(),
             restarts: Vec::new(),
@@ -325,7 +329,7 @@ impl Control {
         let tid = message.tid;
         match message.body {
             Body::MOSDPing(ping) => self.on_ping(now, conn, &ping, fx),
-            Body::MCommand(command) => self.on_command(conn, tid, &command, fx),
+            Body::MCommand(command) => self.on_command(now, conn, tid, &command, fx),
             Body::MMgrConfigure(configure) => self.on_mgr_configure(now, conn, &configure, fx),
             Body::MOSDForceRecovery(order) => self.on_force_recovery(conn, &order, fx),
             Body::MOSDScrub2(order) => self.on_scrub_order(conn, &order, fx),
@@ -661,7 +665,7 @@ impl Machine for Control {
             Input::Progress { core, work } => self.on_progress(now, core, work),
             Input::RestartChecked(checked) => self.on_restart_checked(&checked, fx),
             Input::Stop => self.begin_stop(now, fx),
-            Input::Admin { id, command } => self.on_admin(id, &command, fx),
+            Input::Admin { id, command } => self.on_admin(now, id, &command, fx),
             Input::Counters { id } => {
                 self.ask_shards(signals::Asker::Host { id }, signals::Kind::Counters, Format::Json, fx);
             }

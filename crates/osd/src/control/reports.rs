@@ -301,7 +301,7 @@ impl Control {
         roles
     }
 
-    fn pool_statfs(&self) -> BTreeMap<i64, StoreStatfs> {
+    pub(super) fn pool_statfs(&self) -> BTreeMap<i64, StoreStatfs> {
         let mut out: BTreeMap<i64, StoreStatfs> = BTreeMap::new();
         let mut omap_objects: BTreeMap<i64, u64> = BTreeMap::new();
         for report in self.pg_reports.values() {

@@ -1,10 +1,11 @@
 //! Figures of all shards, and commands that wait until every shard has answered.
 
+use super::inspection::{Baseline, Inspection};
 use super::pg_query::parse_offset;
 use super::{Control, Effect, Fx, Level};
 use crate::options::TrackingOptions;
 use crate::pg::role::LostMode;
-use crate::shard::{self, Inquiry, InquiryAnswer, MarkAnswer, PgAnswer};
+use crate::shard::{self, Inquiry, InquiryAnswer, MarkAnswer, PgAnswer, PlaceRecords, WatchRecord};
 use crate::signals::counters::{self, ControlFigures};
 use crate::signals::{
     Latency, OpRecord, OpsInFlight, Processor, ShardFigures, ShardHistograms, TrackingLimits, WallNow,
@@ -29,6 +30,8 @@ pub(super) struct Signals {
     commit_mean_ns: u64,
     /// Slow operations as of the last report.
     slow_reported: u64,
+    /// Counters as of `perf reset`.
+    pub(super) baseline: Baseline,
     /// Paths of the counters that the manager knows.
     declared: BTreeSet<String>,
     pub(super) processor: Processor,
@@ -40,9 +43,18 @@ struct Question {
     kind: Kind,
     format: Format,
     awaiting: BTreeSet<CoreId>,
+    gathered: Gathered,
+}
+
+/// The answers of the shards so far.
+#[derive(Default)]
+pub(super) struct Gathered {
     histograms: ShardHistograms,
     ops: Vec<OpRecord>,
     pg: Option<PgAnswer>,
+    pub watches: Vec<WatchRecord>,
+    pub places: PlaceRecords,
+    pub cached_objects: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,18 +75,52 @@ pub(super) enum Asker {
 
 /// What is asked, with its arguments.
 pub(super) enum Kind {
-    PerfDump { group: Option<String>, name: Option<String> },
-    PerfSchema { group: Option<String>, name: Option<String> },
-    HistogramDump { group: Option<String>, name: Option<String> },
-    HistogramSchema { group: Option<String>, name: Option<String> },
-    OpsInFlight { clients: Vec<String> },
-    BlockedOps { clients: Vec<String> },
-    SlowestOps { clients: Vec<String>, by_duration: bool },
-    SlowOps { clients: Vec<String> },
-    PgQuery { pg: Option<String> },
-    ListUnfound { pg: Option<String>, offset: Option<HObject> },
-    MarkLost { pg: Option<String>, mode: LostMode },
+    PerfDump {
+        group: Option<String>,
+        name: Option<String>,
+    },
+    PerfSchema {
+        group: Option<String>,
+        name: Option<String>,
+    },
+    HistogramDump {
+        group: Option<String>,
+        name: Option<String>,
+    },
+    HistogramSchema {
+        group: Option<String>,
+        name: Option<String>,
+    },
+    OpsInFlight {
+        clients: Vec<String>,
+    },
+    BlockedOps {
+        clients: Vec<String>,
+    },
+    SlowestOps {
+        clients: Vec<String>,
+        by_duration: bool,
+    },
+    SlowOps {
+        clients: Vec<String>,
+    },
+    PgQuery {
+        pg: Option<String>,
+    },
+    ListUnfound {
+        pg: Option<String>,
+        offset: Option<HObject>,
+    },
+    MarkLost {
+        pg: Option<String>,
+        mode: LostMode,
+    },
+    BlockedOpsCount {
+        clients: Vec<String>,
+    },
     Counters,
+    /// What [`super::inspection`] shows.
+    Inspection(Inspection),
 }
 
 fn bad_offset() -> Answer {
@@ -92,12 +138,15 @@ impl Kind {
             "perf histogram dump" => Kind::HistogramDump { group, name },
             "perf histogram schema" => Kind::HistogramSchema { group, name },
             "ops" | "dump_ops_in_flight" => Kind::OpsInFlight { clients },
+            "perfcounters_dump" | "1" => Kind::PerfDump { group: None, name: None },
+            "perfcounters_schema" | "2" => Kind::PerfSchema { group: None, name: None },
             "dump_blocked_ops" | "dump_slow_ops" => Kind::BlockedOps { clients },
+            "dump_blocked_ops_count" => Kind::BlockedOpsCount { clients },
             "dump_historic_ops" => Kind::SlowestOps { clients, by_duration: false },
             "dump_historic_ops_by_duration" => Kind::SlowestOps { clients, by_duration: true },
             "dump_historic_slow_ops" => Kind::SlowOps { clients },
             "pg" | "query" | "list_unfound" | "mark_unfound_lost" => return Kind::of_pg(prefix, args),
-            _ => return Ok(None),
+            _ => return Ok(Inspection::of(prefix, args).map(Kind::Inspection)),
         }))
     }
 
@@ -130,7 +179,10 @@ impl Kind {
                 Inquiry::Report
             }
             Kind::HistogramDump { .. } | Kind::HistogramSchema { .. } => Inquiry::Histograms,
-            Kind::OpsInFlight { .. } | Kind::BlockedOps { .. } => Inquiry::OpsInFlight,
+            Kind::OpsInFlight { .. } | Kind::BlockedOps { .. } | Kind::BlockedOpsCount { .. } => {
+                Inquiry::OpsInFlight
+            }
+            Kind::Inspection(inspection) => inspection.inquiry(),
             Kind::SlowestOps { .. } => Inquiry::SlowestOps,
             Kind::SlowOps { .. } => Inquiry::SlowOps,
         }
@@ -148,6 +200,11 @@ pub(super) const COMMANDS: &[(&str, &str, &str)] = &[
     (
         "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
         "show the blocked ops currently in flight",
+        "r",
+    ),
+    (
+        "dump_blocked_ops_count name=filterstr,type=CephString,n=N,req=false",
+        "show the count of blocked ops currently in flight",
         "r",
     ),
     (
@@ -193,8 +250,8 @@ impl Control {
             let inquiry = inquiry.clone();
             fx.push(Effect::Shard { core, input: shard::Input::Inquire { id, inquiry } });
         }
-        let (histograms, ops, pg) = (ShardHistograms::default(), Vec::new(), None);
-        self.signals.questions.insert(id, Question { asker, kind, format, awaiting, histograms, ops, pg });
+        let gathered = Gathered::default();
+        self.signals.questions.insert(id, Question { asker, kind, format, awaiting, gathered });
     }
 
     pub(super) fn on_shard_answered(
@@ -206,11 +263,18 @@ impl Control {
         fx: &mut Fx,
     ) {
         let Some(question) = self.signals.questions.get_mut(&id) else { return };
+        let gathered = &mut question.gathered;
         match answer {
             InquiryAnswer::Reported => {}
-            InquiryAnswer::Histograms(histograms) => question.histograms += &*histograms,
-            InquiryAnswer::Ops(ops) => question.ops.extend(ops),
-            InquiryAnswer::Pg(answer) => question.pg = answer.map(|answer| *answer).or(question.pg.take()),
+            InquiryAnswer::Histograms(histograms) => gathered.histograms += &*histograms,
+            InquiryAnswer::Ops(ops) => gathered.ops.extend(ops),
+            InquiryAnswer::Pg(answer) => gathered.pg = answer.map(|answer| *answer).or(gathered.pg.take()),
+            InquiryAnswer::Watches(watches) => gathered.watches.extend(watches),
+            InquiryAnswer::Places(PlaceRecords { local, lent }) => {
+                gathered.places.local.extend(local);
+                gathered.places.lent.extend(lent);
+            }
+            InquiryAnswer::CachedObjects(objects) => gathered.cached_objects += objects,
         }
         question.awaiting.remove(&core);
         if question.awaiting.is_empty() {
@@ -220,7 +284,12 @@ impl Control {
     }
 
     fn answer_question(&mut self, now: Time, question: Question, fx: &mut Fx) {
-        let Question { asker, kind, format, histograms, ops, pg: said, .. } = question;
+        let Question { asker, kind, format, gathered, .. } = question;
+        if let Kind::Inspection(inspection) = kind {
+            let answer = self.show_inspection(now, &inspection, gathered, format);
+            return self.answer_asker(asker, answer, fx);
+        }
+        let Gathered { histograms, ops, pg: said, .. } = gathered;
         if let Asker::Host { id } = asker {
             return fx.push(Effect::Counters { id, counters: self.counters() });
         }
@@ -283,12 +352,22 @@ impl Control {
             Kind::HistogramSchema { group, name } => {
                 filter(&group, &name, &|f| perf::histogram_schema(&all_histograms(), f))
             }
-            Kind::Counters | Kind::PgQuery { .. } | Kind::ListUnfound { .. } | Kind::MarkLost { .. } => {
-                Json::Object(Vec::new())
-            }
+            Kind::Counters
+            | Kind::PgQuery { .. }
+            | Kind::ListUnfound { .. }
+            | Kind::MarkLost { .. }
+            | Kind::Inspection(_) => Json::Object(Vec::new()),
             Kind::OpsInFlight { clients } => {
                 let ops = by_arrival(ops, &clients);
                 object! { "ops" => rows(&ops), "num_ops" => ops.len() as u64 }
+            }
+            Kind::BlockedOpsCount { clients } => {
+                let mut ops = by_arrival(ops, &clients);
+                ops.retain(|op| op.duration(clock.now) > limits.complaint_time);
+                object! {
+                    "complaint_time" => limits.complaint_time.as_secs_f64(),
+                    "num_blocked_ops" => ops.len() as u64,
+                }
             }
             Kind::BlockedOps { clients } => {
                 let mut ops = by_arrival(ops, &clients);
@@ -348,7 +427,13 @@ impl Control {
         sum
     }
 
-    fn counters(&self) -> Vec<Counter> {
+    pub(super) fn counters(&self) -> Vec<Counter> {
+        let mut counters = self.counters_since_start();
+        self.signals.baseline.subtract(&mut counters);
+        counters
+    }
+
+    pub(super) fn counters_since_start(&self) -> Vec<Counter> {
         let (figures, usage) = (self.figures(), self.osd_stat().statfs);
         let roles = self.pg_roles();
         let own = ControlFigures {

@@ -360,6 +360,7 @@ impl Core {
                 control::Effect::Log { level, text } => out.push(Effect::Log { level, text }),
                 control::Effect::Options(layers) => out.push(Effect::Options(layers)),
                 control::Effect::Restart => out.push(Effect::Restart),
+                control::Effect::ReleaseMemory => out.push(Effect::ReleaseMemory),
                 control::Effect::Stopped => out.push(Effect::Stopped),
                 control::Effect::Fatal { why } => out.push(Effect::Fatal { why }),
             }

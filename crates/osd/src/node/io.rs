@@ -101,6 +101,8 @@ pub enum Effect {
     /// Somebody asked for a restart: run the installed program for its version and tell the outcome with
     /// [`Input::RestartChecked`]. If it runs, begin a clean stop with [`Input::Stop`], and start again after it.
     Restart,
+    /// Memory that the allocator keeps for the next use goes back to the system.
+    ReleaseMemory,
     /// The OSD has stopped cleanly: end all cores.
     Stopped,
     /// Going on would be wrong: end all cores, and keep nothing that only memory holds.

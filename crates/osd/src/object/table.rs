@@ -302,6 +302,11 @@ impl ObjectTable {
         key
     }
 
+    /// Drops every idle context.
+    pub fn drop_idle(&mut self) {
+        self.shrink(0);
+    }
+
     /// Each context is looked at twice at most, so a table full of busy ones costs one pass and stays.
     fn shrink(&mut self, budget: usize) {
         for _ in 0..2 * self.sweep.len() {

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
 use wire::messages::{MOSDBackoff, MOSDOp, MOSDOpReply, MOSDPeer, Message};
 use wire::types::{
-    Epoch, Eversion, HObject, OsdId, PastIntervals, PgId, PgState, RecoveredCounts, ScrubStamps, SnapCounts,
-    SpgId, UTime,
+    EntityAddr, EntityName, Epoch, Eversion, HObject, OsdId, PastIntervals, PgId, PgState, RecoveredCounts,
+    ScrubStamps, SnapCounts, SpgId, UTime,
 };
 
 #[derive(Debug)]
@@ -224,6 +224,40 @@ pub enum Inquiry {
         pg: SpgId,
         mode: LostMode,
     },
+    /// Clients that watch objects.
+    Watches,
+    /// PGs that have a place for recovery or backfill, or wait for one.
+    Places,
+    /// The number of objects in the cache of object contexts.
+    CachedObjects,
+    /// Empties the cache of object contexts, but for those in use.
+    DropCache,
+}
+
+/// A client's watch on an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchRecord {
+    pub object: HObject,
+    pub client: EntityName,
+    pub addr: Option<EntityAddr>,
+    pub cookie: u64,
+    pub timeout_s: u64,
+}
+
+/// A PG that has a place for recovery or backfill, or waits for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceRecord {
+    pub pg: SpgId,
+    pub priority: u8,
+    /// It waits.
+    pub is_queued: bool,
+}
+
+/// Places for PGs that this OSD is the primary of, and places that it lends to other primaries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlaceRecords {
+    pub local: Vec<PlaceRecord>,
+    pub lent: Vec<PlaceRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,6 +268,9 @@ pub enum InquiryAnswer {
     Ops(Vec<OpRecord>),
     /// Of the shard that is the PG's primary. Others say nothing.
     Pg(Option<Box<PgAnswer>>),
+    Watches(Vec<WatchRecord>),
+    Places(PlaceRecords),
+    CachedObjects(u64),
 }
 
 /// A primary's answer about its unfound objects.

@@ -35,7 +35,7 @@ mod watches;
 
 pub use io::{
     Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, MergeState, PgAnswer, PgOrder, PgReport,
-    StoreSpace, ToControl,
+    PlaceRecord, PlaceRecords, StoreSpace, ToControl, WatchRecord,
 };
 pub use moving::Moving;
 pub use op::{Access, Parked};

@@ -137,8 +137,19 @@ impl Shard {
                 return self.list_unfound(id, pg, offset.as_ref(), fx);
             }
             Inquiry::MarkLost { pg, mode } => return self.mark_unfound_lost(id, pg, mode, fx),
+            Inquiry::Watches => InquiryAnswer::Watches(self.watch_records()),
+            Inquiry::Places => InquiryAnswer::Places(self.place_records()),
+            Inquiry::DropCache => {
+                self.pgs.iter_mut().for_each(|(_, pg)| pg.objects.drop_idle());
+                InquiryAnswer::CachedObjects(self.cached_objects())
+            }
+            Inquiry::CachedObjects => InquiryAnswer::CachedObjects(self.cached_objects()),
         };
         fx.push(Effect::Control(ToControl::Answered { id, answer }));
+    }
+
+    fn cached_objects(&self) -> u64 {
+        self.pgs.iter().map(|(_, pg)| pg.objects.len() as u64).sum()
     }
 
     fn describe_in_flight(&self) -> Vec<OpRecord> {

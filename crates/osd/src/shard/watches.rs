@@ -1,8 +1,8 @@
 //! Who watches which object over which connection, what they are told, and what happens when they fall silent.
 
 use super::op::Op;
-use super::{Fx, Shard};
-use crate::object::{ObjectState, Watch};
+use super::{Fx, Shard, WatchRecord};
+use crate::object::{ObjectContext, ObjectState, Watch};
 use crate::ops::{INFO_ATTR, NotifyStart, SideEffects};
 use crate::pg::Pg;
 use crate::pg::log::{EntryKind, LogEntry};
@@ -102,6 +102,22 @@ impl Shard {
         for ack in acks {
             self.acknowledge(now, pg, object, client, ack, fx);
         }
+    }
+
+    /// The watches on objects of PGs that this OSD is the primary of.
+    pub(super) fn watch_records(&self) -> Vec<WatchRecord> {
+        let objects = self.pgs.iter().flat_map(|(_, pg)| pg.objects.iter());
+        let of_object = |(_, context): (Key, &ObjectContext)| {
+            let record = |(&(cookie, client), watch): (&(u64, EntityName), &Watch)| WatchRecord {
+                object: context.id.object.clone(),
+                client,
+                addr: watch.conn.and_then(|conn| self.sessions.get(&conn)).map(|session| session.addr),
+                cookie,
+                timeout_s: watch.timeout.as_secs(),
+            };
+            context.watches.iter().map(record).collect::<Vec<_>>()
+        };
+        objects.flat_map(of_object).collect()
     }
 
     fn watch_mut(&mut self, pg: Key, object: Key, who: (u64, EntityName)) -> Option<&mut Watch> {

@@ -5,6 +5,7 @@ use crate::cluster::provision::StoreKind;
 use crate::config::{MkfsOptions, OsdStartOptions, SessionOptions, parse_size};
 use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
+use crate::daemon::block_devices;
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::memory;
 use crate::daemon::side::{Answer, Role};
@@ -346,6 +347,8 @@ impl Objects {
                 for (role, disk) in &disks.further {
                     describe(&format!("bluefs_{role}"), disk);
                 }
+                let paths = disks.further.iter().map(|(_, disk)| disk.path()).chain([disks.main.path()]);
+                block_devices::facts(paths).into_iter().for_each(|(name, value)| set(&name, value));
                 // As stock: the index is on the main device unless there is a db device.
                 let has_db = disks.of_role(DeviceRole::Db).is_some();
                 set("bluefs", "1".into());
@@ -468,6 +471,7 @@ fn control_config(
             version: version::LONG.into(),
             release: version::RELEASE.into(),
             release_type: "stable".into(),
+            git: version::GIT.into(),
         },
     })
 }

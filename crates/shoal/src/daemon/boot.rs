@@ -2,12 +2,12 @@
 
 use super::admin_commands::Common;
 use super::data_dir::DataDir;
-use super::host_facts;
 use super::log;
 use super::restart::{self, Restart};
 use super::side::{Role, Side};
 use super::start_checks;
 use super::version;
+use super::{block_devices, host_facts};
 use crate::cluster::layout::parse_addr;
 use crate::config::{self, LiveOptions, MonStartOptions, OsdStartOptions, ProcessOptions, SessionOptions};
 use anyhow::Context;
@@ -116,7 +116,8 @@ impl Boot {
             );
         }
         let common = Arc::new(Common::new(live, log, Restart::new(program)));
-        Ok(Boot { name, data, layers, process, common, facts: facts(), file, set })
+        let facts = facts(&data.path);
+        Ok(Boot { name, data, layers, process, common, facts, file, set })
     }
 
     /// The configuration of a second daemon in this process; `stored` is the monitors' database's part of it.
@@ -194,8 +195,9 @@ fn identity(name: &str) -> Identity {
     }
 }
 
-fn facts() -> BTreeMap<String, String> {
+fn facts(data: &Path) -> BTreeMap<String, String> {
     let mut facts = host_facts::collect();
+    facts.extend(block_devices::facts([data]));
     facts.insert(STARTED_AT.into(), stamp(system::wall_clock()));
     facts.insert("ceph_version".into(), version::LONG.into());
     facts.insert("ceph_version_short".into(), version::SHORT.into());

@@ -5,6 +5,7 @@
 
 pub mod admin_commands;
 pub mod admin_socket;
+pub mod block_devices;
 pub mod boot;
 pub mod cluster_metrics;
 pub mod data_dir;

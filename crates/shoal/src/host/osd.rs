@@ -131,6 +131,7 @@ impl OsdRole {
                     Effect::Log { level, text } => log(level, &text),
                     Effect::Options(layers) => self.common.follow(&layers),
                     Effect::Restart => self.common.restart.ask(),
+                    Effect::ReleaseMemory => runtime::memory::give_back(),
                     Effect::Stopped => self.mailboxes.iter().for_each(Mailbox::stop),
                     Effect::Fatal { why } => {
                         tracing::error!("stopping: {why}");

@@ -208,6 +208,7 @@ impl OsdNode {
                     | Effect::Counters { .. }
                     | Effect::Options { .. }
                     | Effect::Restart
+                    | Effect::ReleaseMemory
                     | Effect::Log { .. } => {}
                 }
             }

@@ -1,5 +1,6 @@
 //! A table of text: two spaces between columns, headings to the left, every cell padded.
 
+use std::borrow::Cow;
 use std::fmt;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +17,7 @@ pub struct Table {
 
 #[derive(Clone, Debug)]
 struct Column {
-    heading: &'static str,
+    heading: Cow<'static, str>,
     align: Align,
     width: usize,
 }
@@ -26,13 +27,15 @@ impl Table {
     pub fn with_headings(headings: &[&'static str]) -> Table {
         let mut table = Table::default();
         for (i, heading) in headings.iter().enumerate() {
-            table.column(heading, if i == 0 { Align::Left } else { Align::Right });
+            table.column(*heading, if i == 0 { Align::Left } else { Align::Right });
         }
         table
     }
 
-    pub fn column(&mut self, heading: &'static str, align: Align) -> &mut Table {
-        self.columns.push(Column { heading, align, width: heading.len() });
+    pub fn column(&mut self, heading: impl Into<Cow<'static, str>>, align: Align) -> &mut Table {
+        let heading = heading.into();
+        let width = heading.chars().count();
+        self.columns.push(Column { heading, align, width });
         self
     }
 

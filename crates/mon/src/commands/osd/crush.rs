@@ -34,6 +34,9 @@ pub(in crate::commands) const COMMANDS: &[Command] = commands! {
         "remove a bucket or an OSD from the hierarchy", "osd", "rw", rm, Command::DEPRECATED;
     "osd crush unlink name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=ancestor,type=CephString,req=false,goodchars=[A-Za-z0-9-_.]",
         "take a bucket away from one of its places", "osd", "rw", unlink;
+    "osd crush swap-bucket name=source,type=CephString,goodchars=[A-Za-z0-9-_.] name=dest,type=CephString,goodchars=[A-Za-z0-9-_.] name=yes_i_really_mean_it,type=CephBool,req=false",
+        "swap existing bucket contents from (orphan) bucket <source> and <target>", "osd", "rw", swap_bucket;
+    "osd crush set-all-straw-buckets-to-straw2", "convert all CRUSH current straw buckets to use the straw2 algorithm", "osd", "rw", straw_to_straw2;
     "osd crush reweight name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=weight,type=CephFloat,range=0.0",
         "change an item's weight", "osd", "rw", reweight;
     "osd crush reweight-subtree name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=weight,type=CephFloat,range=0.0",
@@ -63,18 +66,18 @@ pub(in crate::commands) const COMMANDS: &[Command] = commands! {
         "change a tunable", "osd", "rw", set_tunable;
 };
 
-fn refusal(error: EditError) -> Answer {
+pub(super) fn refusal(error: EditError) -> Answer {
     Answer::error(error.errno(), error.message)
 }
 
-fn propose_crush(ctx: &mut Ctx<'_>, map: &CrushMap) -> Result<(), Answer> {
+pub(super) fn propose_crush(ctx: &mut Ctx<'_>, map: &CrushMap) -> Result<(), Answer> {
     let mut step = step(ctx);
     step.set_crush(map, wire::features::SUPPORTED);
     propose(ctx, step)
 }
 
 /// Edits a copy of the map and proposes it.
-fn edited<T>(
+pub(super) fn edited<T>(
     ctx: &mut Ctx<'_>,
     edit: impl FnOnce(&mut CrushMap) -> Result<T, EditError>,
 ) -> Result<T, Answer> {
@@ -177,7 +180,7 @@ fn add_bucket(ctx: &mut Ctx<'_>) -> Outcome {
 fn rename_bucket(ctx: &mut Ctx<'_>) -> Outcome {
     let (source, target) = (ctx.args.required("srcname")?, ctx.args.required("dstname")?);
     edited(ctx, |map| edit::rename_bucket(map, &source, &target))?;
-    Ok(Answer::ok(format!("renamed bucket {source} to {target} in crush map")))
+    Ok(Answer::ok(format!("renamed bucket {source} into {target}")))
 }
 
 fn set(ctx: &mut Ctx<'_>) -> Outcome {
@@ -249,6 +252,13 @@ fn move_item(ctx: &mut Ctx<'_>) -> Outcome {
 fn link(ctx: &mut Ctx<'_>) -> Outcome {
     let (id, name) = wanted_item(ctx)?;
     let location = location(ctx)?;
+    if edit::is_at(&ctx.state.osdmap().crush, id, &location).is_some() {
+        let text = format!(
+            "no need to move item id {id} name '{name}' to location {} in crush map",
+            shown(&location)
+        );
+        return Ok(Answer::ok(text));
+    }
     edited(ctx, |map| edit::link_bucket(map, id, &location))?;
     Ok(Answer::ok(format!("linked item id {id} name '{name}' to location {} in crush map", shown(&location))))
 }
@@ -284,6 +294,39 @@ fn rm(ctx: &mut Ctx<'_>) -> Outcome {
 
 fn unlink(ctx: &mut Ctx<'_>) -> Outcome {
     take_away(ctx, true)
+}
+
+fn swap_bucket(ctx: &mut Ctx<'_>) -> Outcome {
+    let (source, dest) = (ctx.args.required("source")?, ctx.args.required("dest")?);
+    let crush = &ctx.state.osdmap().crush;
+    let bucket = |role: &str, name: &str| match edit::item_id(crush, name) {
+        Some(id) if id < 0 => Ok(id),
+        Some(_) => Err(Answer::invalid(format!("{role} item {name} is not a bucket"))),
+        None => Err(Answer::error(ENOENT, format!("{role} item {name} does not exist"))),
+    };
+    let (source_id, dest_id) = (bucket("source", &source)?, bucket("dest", &dest)?);
+    let source_parent = crush::parent_of(crush, source_id);
+    if source_parent.is_some() && !ctx.args.flag("yes_i_really_mean_it") {
+        let text = format!(
+            "source item {source} is not an orphan bucket; pass --yes-i-really-mean-it to proceed anyway"
+        );
+        return Err(Answer::error(EPERM_VERSION, text));
+    }
+    if crush::ancestors(crush, source_id).contains(&dest_id)
+        || crush::ancestors(crush, dest_id).contains(&source_id)
+    {
+        return Err(Answer::invalid("failed to swap bucket contents: (22) Invalid argument"));
+    }
+    edited(ctx, |map| edit::swap_buckets(map, source_id, dest_id))?;
+    Ok(Answer::ok(format!("swapped bucket of {source} to {dest}")))
+}
+
+fn straw_to_straw2(ctx: &mut Ctx<'_>) -> Outcome {
+    let mut map = (*ctx.state.osdmap().crush).clone();
+    if edit::straw_to_straw2(&mut map).map_err(refusal)? {
+        propose_crush(ctx, &map)?;
+    }
+    Ok(Answer::default())
 }
 
 fn reweight(ctx: &mut Ctx<'_>) -> Outcome {
@@ -579,7 +622,7 @@ fn set_tunable(ctx: &mut Ctx<'_>) -> Outcome {
     let mut map = (*ctx.state.osdmap().crush).clone();
     map.tunables.straw_calc_version = value as u8;
     propose_crush(ctx, &map)?;
-    Ok(Answer::ok("adjusted tunable straw_calc_version"))
+    Ok(Answer::ok(format!("adjusted tunable straw_calc_version to {value}")))
 }
 
 fn tunables_json(map: &CrushMap) -> Json {
@@ -661,7 +704,7 @@ fn crush_json(map: &OsdMap) -> Json {
         "buckets" => Json::array(buckets),
         "rules" => rules_json(crush),
         "tunables" => tunables_json(crush),
-        "choose_args" => object! {},
+        "choose_args" => super::weight_sets::choose_args_json(map),
     }
 }
 

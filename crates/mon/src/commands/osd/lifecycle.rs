@@ -185,6 +185,26 @@ pub(super) fn destroy(ctx: &mut Ctx<'_>) -> Outcome {
 
 pub(super) fn purge(ctx: &mut Ctx<'_>) -> Outcome {
     sure(ctx, "This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys.")?;
+    purge_if(ctx, |_| Ok(()))
+}
+
+/// For an OSD that never came up: a failed installation undoes its first step with this.
+pub(super) fn purge_new(ctx: &mut Ctx<'_>) -> Outcome {
+    if !ctx.args.flag("yes_i_really_mean_it") {
+        return Err(Answer::error(
+            EPERM,
+            "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as \
+             well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.",
+        ));
+    }
+    let osd = ctx.args.osd("id")?.0;
+    purge_if(ctx, |state| match state.has(OsdState::NEW) {
+        true => Ok(()),
+        false => Err(Answer::error(EPERM, format!("osd.{osd} is not new"))),
+    })
+}
+
+fn purge_if(ctx: &mut Ctx<'_>, check: impl FnOnce(OsdState) -> Result<(), Answer>) -> Outcome {
     let osd = ctx.args.osd("id")?.0;
     let map = ctx.state.osdmap();
     if !map.exists(osd) {
@@ -193,6 +213,7 @@ pub(super) fn purge(ctx: &mut Ctx<'_>) -> Outcome {
     if map.is_up(osd) {
         return Err(Answer::error(EBUSY, format!("osd.{osd} is not `down`.")));
     }
+    check(map.osds[osd as usize].state)?;
     let mut step = take_out(ctx, &[osd]);
     let mut crush = (*map.crush).clone();
     if placement::crush::edit::remove(&mut crush, osd, false).is_ok() {

@@ -2,6 +2,7 @@
 
 mod compression;
 pub(super) mod crush;
+pub(super) mod device_classes;
 pub(super) mod dump;
 pub(super) mod exceptions;
 pub(super) mod hold_flags;
@@ -14,6 +15,7 @@ pub(crate) mod pool_create;
 mod pool_pg_num;
 pub(crate) mod pool_snap;
 mod tree;
+pub(super) mod weight_sets;
 
 use super::{Answer, Command, Ctx, Outcome, commands};
 use crate::osd_step::{mark_down, sealed, step_after};
@@ -46,6 +48,8 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "osd find name=id,type=CephOsdName", "say where an OSD is", "osd", "r", find;
     "osd metadata name=id,type=CephOsdName,req=false", "show what OSDs said about themselves", "osd", "r", metadata;
     "osd count-metadata name=property,type=CephString", "count OSDs by a metadata field", "osd", "r", count_metadata;
+    "osd numa-status", "show NUMA status of OSDs", "osd", "r", numa_status;
+    "osd last-stat-seq name=id,type=CephOsdName", "get the last pg stats sequence number reported for this osd", "osd", "r", last_stat_seq;
     "osd versions", "count OSDs by version", "osd", "r", versions;
     "osd set name=key,type=CephChoices,strings=full|pause|noup|nodown|noout|noin|nobackfill|norebalance|norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim|pglog_hardlimit|noautoscale name=yes_i_really_mean_it,type=CephBool,req=false",
         "set a flag of the cluster", "osd", "rw", set;
@@ -74,12 +78,18 @@ pub(super) const COMMANDS: &[Command] = commands! {
         "forget an OSD's keys and identity, keep its number", "osd", "rw", lifecycle::destroy;
     "osd purge-actual name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
         "remove all traces of an OSD", "osd", "rw", lifecycle::purge;
+    "osd purge-new name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
+        "purge all traces of an OSD that was partially created but never started", "osd", "rw", lifecycle::purge_new;
     "osd lost name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
         "declare an OSD's data lost", "osd", "rw", lifecycle::lost;
     "osd blocklist name=range,type=CephString,goodchars=[range],req=false name=blocklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr name=expire,type=CephFloat,range=0.0,req=false",
         "keep an address out for a while, or let it in again", "osd", "rw", blocklist;
     "osd blocklist ls", "list addresses that are kept out", "osd", "r", blocklist_ls;
     "osd blocklist clear", "let all addresses in again", "osd", "rw", blocklist_clear;
+    "osd blacklist name=blacklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr name=expire,type=CephFloat,range=0.0,req=false",
+        "add (optionally until <expire> seconds from now) or remove <addr> from blacklist", "osd", "rw", blocklist, Command::DEPRECATED;
+    "osd blacklist ls", "show blacklisted clients", "osd", "r", blocklist_ls, Command::DEPRECATED;
+    "osd blacklist clear", "clear all blacklisted clients", "osd", "rw", blocklist_clear, Command::DEPRECATED;
     "osd set-full-ratio name=ratio,type=CephFloat,range=0.0|1.0", "say when an OSD is full", "osd", "rw", set_full_ratio;
     "osd set-backfillfull-ratio name=ratio,type=CephFloat,range=0.0|1.0", "say when an OSD is too full for backfill", "osd", "rw", set_backfillfull_ratio;
     "osd set-nearfull-ratio name=ratio,type=CephFloat,range=0.0|1.0", "say when an OSD is nearly full", "osd", "rw", set_nearfull_ratio;
@@ -240,6 +250,59 @@ fn count_metadata(ctx: &mut Ctx<'_>) -> Outcome {
 fn versions(ctx: &mut Ctx<'_>) -> Outcome {
     let json = super::count_by(ctx.state.osd.metadata.values(), "ceph_version");
     Ok(ctx.show_json(json))
+}
+
+/// The sequence number of an OSD's newest statistics that the manager has told; nothing where a format is asked for.
+fn last_stat_seq(ctx: &mut Ctx<'_>) -> Outcome {
+    let osd = ctx.args.osd("id")?.0;
+    let known = &ctx.reports.digest.osd_last_seq;
+    let seq = usize::try_from(osd).ok().and_then(|osd| known.get(osd).copied()).unwrap_or(0);
+    Ok(match ctx.args.format().is_plain() {
+        true => Answer::body(seq.to_string()),
+        false => Answer::default(),
+    })
+}
+
+/// The NUMA nodes of each OSD's network, devices and threads, as far as the OSD has told them.
+fn numa_status(ctx: &mut Ctx<'_>) -> Outcome {
+    const NODES: [&str; 3] = ["network_numa_node", "objectstore_numa_node", "numa_node"];
+    let known = ctx.state.osdmap().osd_ids().filter_map(|osd| Some((osd, ctx.state.osd.metadata.get(&osd)?)));
+    let known: Vec<_> = known.collect();
+    let field =
+        |said: &BTreeMap<String, String>, name: &str| said.get(name).filter(|v| !v.is_empty()).cloned();
+    let json = || {
+        Json::array(known.iter().map(|(osd, said)| {
+            let mut row = object! { "osd" => *osd, "host" => field(said, "hostname").unwrap_or_default() };
+            for name in NODES {
+                if let Some(node) = field(said, name).and_then(|text| text.parse::<i64>().ok()) {
+                    row.push(name, node);
+                }
+            }
+            row
+        }))
+    };
+    let plain = || {
+        use wire::text::Align::{Left, Right};
+        let mut table = wire::text::Table::default();
+        for (heading, align) in [
+            ("OSD", Right),
+            ("HOST", Left),
+            ("NETWORK", Right),
+            ("STORAGE", Right),
+            ("AFFINITY", Right),
+            ("CPUS", Left),
+        ] {
+            table.column(heading, align);
+        }
+        for (osd, said) in &known {
+            let mut row = vec![osd.to_string(), field(said, "hostname").unwrap_or_default()];
+            row.extend(NODES.map(|name| field(said, name).unwrap_or_else(|| "-".into())));
+            row.push(field(said, "numa_node_cpus").unwrap_or_else(|| "-".into()));
+            table.row(row);
+        }
+        table.to_string()
+    };
+    Ok(ctx.show(json, plain))
 }
 
 // ---- flags ----
@@ -459,7 +522,8 @@ fn blocklist(ctx: &mut Ctx<'_>) -> Outcome {
     let addr = parse_addr(&text).ok_or_else(|| Answer::invalid(format!("unable to parse address {text}")))?;
     let mut step = step(ctx);
     let shown = addr.plain().to_string();
-    if ctx.args.text("blocklistop").as_deref() == Some("rm") {
+    let operation = ctx.args.text("blocklistop").or_else(|| ctx.args.text("blacklistop"));
+    if operation.as_deref() == Some("rm") {
         if !ctx.state.osdmap().blocklist.contains_key(&addr) {
             return Ok(Answer::ok(format!("{shown} isn't blocklisted")));
         }
@@ -522,8 +586,8 @@ fn set_nearfull_ratio(ctx: &mut Ctx<'_>) -> Outcome {
 
 fn get_min_client(ctx: &mut Ctx<'_>) -> Outcome {
     let release = ctx.state.osdmap().require_min_compat_client;
-    let plain = || format!("{release}\n");
-    Ok(ctx.show(|| object! { "require_min_compat_client" => release.name() }, plain))
+    // The bare word in every format.
+    Ok(Answer::body(format!("{release}\n")))
 }
 
 fn set_min_client(ctx: &mut Ctx<'_>) -> Outcome {

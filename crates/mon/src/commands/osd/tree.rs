@@ -6,7 +6,9 @@ use crate::crush;
 use command::errno::ENOENT;
 use command::{Json, object};
 use placement::crush::edit::{self, TreeItem};
+use std::collections::BTreeMap;
 use wire::text::{Align, Table, Weight};
+use wire::types::crush::ChooseArg;
 use wire::types::{OsdMap, OsdState};
 
 /// True when the OSD is in one of the states (`up`, `down`, `in`, `out`, `destroyed`), or no state is named.
@@ -96,6 +98,27 @@ fn fixed(value: u32) -> f64 {
     f64::from(value as f32 / 65536.0)
 }
 
+/// An item's weights in the weight sets of the bucket above: by set, one for each position.
+fn set_weights(map: &OsdMap, item: &TreeItem) -> Vec<(String, Vec<u32>)> {
+    let bucket = item.parent.and_then(|parent| map.crush.bucket(parent));
+    let position = bucket.and_then(|bucket| bucket.items.iter().position(|id| *id == item.id));
+    let index = bucket.map(|bucket| (-1 - bucket.id) as u32);
+    let of_set = |(set, args): (&i64, &BTreeMap<u32, ChooseArg>)| {
+        let arg = index.and_then(|index| args.get(&index));
+        let weights = arg.into_iter().flat_map(|arg| &arg.weight_sets);
+        let weights = weights.filter_map(|weights| weights.get(position?).copied()).collect();
+        (super::weight_sets::name_of(map, *set), weights)
+    };
+    map.crush.choose_args.iter().map(of_set).collect()
+}
+
+fn pool_weights(map: &OsdMap, item: &TreeItem) -> Json {
+    let sets = set_weights(map, item).into_iter().filter(|(_, weights)| !weights.is_empty());
+    Json::Object(
+        sets.map(|(name, weights)| (name.into(), Json::array(weights.into_iter().map(fixed)))).collect(),
+    )
+}
+
 /// With the OSDs' own state, or (for `osd crush tree`) only what CRUSH knows.
 pub(super) fn json(map: &OsdMap, items: &[TreeItem], strays: &[i32], with_state: bool) -> Json {
     let osd_fields = |json: &mut Json, osd: i32| {
@@ -121,7 +144,7 @@ pub(super) fn json(map: &OsdMap, items: &[TreeItem], strays: &[i32], with_state:
             node.push("depth", item.depth);
         }
         if item.parent.is_some() {
-            node.push("pool_weights", object! {});
+            node.push("pool_weights", pool_weights(map, item));
         }
         if item.id >= 0 {
             osd_fields(&mut node, item.id);
@@ -148,6 +171,13 @@ pub(super) fn json(map: &OsdMap, items: &[TreeItem], strays: &[i32], with_state:
 pub(super) fn plain(map: &OsdMap, items: &[TreeItem], strays: &[i32], with_state: bool) -> String {
     let mut table = Table::default();
     table.column("ID", Align::Right).column("CLASS", Align::Right).column("WEIGHT", Align::Left);
+    // Stock shows weight sets where CRUSH alone is shown.
+    let shows_sets = !with_state;
+    if shows_sets {
+        for set in map.crush.choose_args.keys() {
+            table.column(super::weight_sets::name_of(map, *set), Align::Right);
+        }
+    }
     table.column("TYPE NAME", Align::Left);
     if with_state {
         table.column("STATUS", Align::Right).column("REWEIGHT", Align::Right).column("PRI-AFF", Align::Right);
@@ -173,7 +203,14 @@ pub(super) fn plain(map: &OsdMap, items: &[TreeItem], strays: &[i32], with_state
             format!("{indent}{} {name}", crush::type_name(crush, kind))
         };
         let class = crush::class_of(crush, item.id).unwrap_or_default().to_owned();
-        let mut row = vec![item.id.to_string(), class, Weight(fixed(item.weight)).to_string(), label];
+        let mut row = vec![item.id.to_string(), class, Weight(fixed(item.weight)).to_string()];
+        if shows_sets {
+            let first = |weights: Vec<u32>| weights.first().map(|weight| Weight(fixed(*weight)).to_string());
+            row.extend(
+                set_weights(map, item).into_iter().map(|(_, weights)| first(weights).unwrap_or_default()),
+            );
+        }
+        row.push(label);
         if item.id >= 0 {
             row.extend(tail(item.id));
         } else if with_state {

@@ -94,6 +94,12 @@ impl Places {
         self.held.len()
     }
 
+    /// PGs that have a place and then those that wait for one, each in its order: its priority, and whether it waits.
+    pub fn known(&self) -> impl Iterator<Item = (Key, u8, bool)> + '_ {
+        let told = |is_queued| move |(rank, key): &(Rank, Key)| (*key, rank.urgency.0, is_queued);
+        self.held.iter().map(told(false)).chain(self.waiting.iter().map(told(true)))
+    }
+
     /// PGs with a place, and PGs that wait for one.
     pub fn len(&self) -> usize {
         self.ranks.len()

@@ -12,7 +12,7 @@
 //! Rejected: acknowledged releases, which need a state of their own on both sides.
 
 use super::super::watches::Timer;
-use super::super::{Fx, Shard};
+use super::super::{Fx, PlaceRecord, PlaceRecords, Shard};
 use super::places::{Places, Settled};
 use crate::pg::Pg;
 use crate::pg::role::{Hindrance, HoldOff, Primary, Replica, Reservation, Role, Stage, Work};
@@ -81,6 +81,17 @@ impl Reservations {
 }
 
 impl Shard {
+    /// PGs with a place and PGs that wait for one, for an operator.
+    pub(in crate::shard) fn place_records(&self) -> PlaceRecords {
+        let records = |places: &Places| {
+            let known = places.known().filter_map(|(key, priority, is_queued)| {
+                Some(PlaceRecord { pg: self.pgs.get(key)?.id, priority, is_queued })
+            });
+            known.collect()
+        };
+        PlaceRecords { local: records(&self.reservations.local), lent: records(&self.reservations.lent) }
+    }
+
     pub fn places_in_use(&self) -> PlacesInUse {
         PlacesInUse { local: self.reservations.local.len(), lent: self.reservations.lent.len() }
     }

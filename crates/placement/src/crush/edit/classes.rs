@@ -93,7 +93,8 @@ pub fn class_is_used(map: &CrushMap, class: i32) -> bool {
     steps.any(|s| s.op == step::TAKE && roots.contains(&s.arg1))
 }
 
-fn class_or_new(map: &mut CrushMap, name: &str) -> i32 {
+/// The number of a class, which is made if it is not there.
+pub fn class_or_new(map: &mut CrushMap, name: &str) -> i32 {
     class_id(map, name).unwrap_or_else(|| {
         let id = map.class_names.last_key_value().map_or(0, |(id, _)| id.wrapping_add(1).max(0));
         map.class_names.insert(id, name.to_owned());

@@ -180,8 +180,15 @@ fn weight_sets_of(map: &mut CrushMap, bucket_id: i32) -> impl Iterator<Item = &m
 }
 
 /// Give an item its weights (one for each position) in a pool's weight set, wherever it is. A bucket that has no
-/// weight set yet gets one from its own weights, as in stock.
-fn reweight_in_set(map: &mut CrushMap, set: i64, id: i32, weights: &[u32]) {
+/// weight set yet gets one from its own weights, as in stock. Returns how many buckets have changed, and the last bucket
+/// whose sets have another number of positions.
+pub(super) fn reweight_in_set(
+    map: &mut CrushMap,
+    set: i64,
+    id: i32,
+    weights: &[u32],
+) -> (usize, Option<i32>) {
+    let (mut buckets_changed, mut misfit) = (0, None);
     for index in 0..map.buckets.len() {
         let Some(bucket) = map.buckets[index].clone() else { continue };
         let positions = positions_of(&map.choose_args[&set]);
@@ -192,6 +199,7 @@ fn reweight_in_set(map: &mut CrushMap, set: i64, id: i32, weights: &[u32]) {
             changed = true;
         }
         if arg.weight_sets.len() != weights.len() {
+            misfit = Some(bucket.id);
             continue;
         }
         for position in bucket.items.iter().enumerate().filter(|(_, item)| **item == id).map(|(i, _)| i) {
@@ -201,14 +209,16 @@ fn reweight_in_set(map: &mut CrushMap, set: i64, id: i32, weights: &[u32]) {
             changed = true;
         }
         if changed {
+            buckets_changed += 1;
             let sums = sums_of(arg);
             reweight_in_set(map, set, bucket.id, &sums);
         }
     }
+    (buckets_changed, misfit)
 }
 
 /// Number of positions in a pool's weight sets.
-pub(super) fn positions_of(args: &BTreeMap<u32, ChooseArg>) -> usize {
+pub fn positions_of(args: &BTreeMap<u32, ChooseArg>) -> usize {
     args.values().map(|a| a.weight_sets.len()).find(|n| *n > 0).unwrap_or(1)
 }
 
