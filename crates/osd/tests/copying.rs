@@ -69,7 +69,9 @@ fn omap_set(key: &str, value: &str) -> OsdOp {
 
 fn omap(cluster: &mut Cluster, name: &str) -> Vec<(Bytes, Bytes)> {
     let mut input = Writer::new(Features::ALL);
-    (input.string(""), input.u64(9999), input.string(""));
+    input.string("");
+    input.u64(9999);
+    input.string("");
     let list = OsdOp::new(OpCode::OMAPGETVALS, OpParams::default(), input.into_bytes());
     let reply = ask(cluster, name, vec![list]);
     assert_eq!(reply.result, 0, "{name}");
@@ -249,7 +251,8 @@ fn second_form_sets_the_truncation() {
     let mut cluster = Cluster::new(2, vec![0, 1]);
     assert_eq!(ask(&mut cluster, "a", vec![write_full(b"0123456789")]).result, 0);
     let mut rest = Writer::new(Features::ALL);
-    (rest.u32(5), rest.u64(4));
+    rest.u32(5);
+    rest.u64(4);
     let params = CopyFromParams { snap: SnapId::HEAD, source_version: 0, flags: 0x20, source_fadvise: 0 };
     assert_eq!(ask(&mut cluster, "b", vec![copy_with("a", params, rest.as_slice())]).result, 0);
     // A write from before that truncation adds nothing behind the end.

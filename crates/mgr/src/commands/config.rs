@@ -129,6 +129,7 @@ mod tests {
             crashes: &Default::default(),
             balancer: &crate::balancer::Balancer::default(),
             services: &Default::default(),
+            osd_rates: &|_| Default::default(),
             connected: &Default::default(),
             input: b"",
         };

@@ -409,7 +409,7 @@ impl Execution<'_> {
             self.changes.push(Change::Truncate { object: self.id.clone(), size: len });
         }
         if len > 0 {
-            self.changes.push(Change::Write { object: self.id.clone(), offset: 0, data: data });
+            self.changes.push(Change::Write { object: self.id.clone(), offset: 0, data });
         }
         self.touched = true;
         self.set_size(len);

@@ -156,7 +156,7 @@ mod tests {
         map.apply(&Command::Set(bytes("a"), bytes(""))).unwrap();
         map.apply(&Command::Header(bytes("h"))).unwrap();
         let encoded = map.encode();
-        assert_eq!(encoded, b"\x01\0\0\0h\x02\0\0\0\x01\0\0\0a\0\0\0\0\x01\0\0\0b\x02\0\0\022");
+        assert_eq!(encoded, b"\x01\0\0\0h\x02\0\0\0\x01\0\0\0a\0\0\0\0\x01\0\0\0b\x02\0\0\x0022");
         assert_eq!(Map::decode(&encoded.into()).unwrap(), map);
     }
 

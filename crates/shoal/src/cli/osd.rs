@@ -348,7 +348,9 @@ impl Objects {
                     describe(&format!("bluefs_{role}"), disk);
                 }
                 let paths = disks.further.iter().map(|(_, disk)| disk.path()).chain([disks.main.path()]);
-                block_devices::facts(paths).into_iter().for_each(|(name, value)| set(&name, value));
+                for (name, value) in block_devices::facts(paths) {
+                    set(&name, value);
+                }
                 // As stock: the index is on the main device unless there is a db device.
                 let has_db = disks.of_role(DeviceRole::Db).is_some();
                 set("bluefs", "1".into());

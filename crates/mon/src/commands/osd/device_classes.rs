@@ -54,13 +54,7 @@ fn rm(ctx: &mut Ctx<'_>) -> Outcome {
         return Err(Answer::error(EBUSY, text));
     }
     edited(ctx, |map| {
-        let osds: Vec<i32> = map
-            .item_classes
-            .iter()
-            .filter(|(item, of)| **item >= 0 && **of == id)
-            .map(|(item, _)| *item)
-            .collect();
-        osds.iter().for_each(|osd| drop(map.item_classes.remove(osd)));
+        map.item_classes.retain(|item, of| *item < 0 || *of != id);
         edit::rebuild_shadow_trees(map)?;
         map.class_names.remove(&id);
         Ok(())
