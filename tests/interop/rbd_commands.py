@@ -36,7 +36,7 @@ REPLACED = [
     # Speeds.
     (r"(elapsed|ops|ops/sec|bytes/sec|read_ops|write_ops|read_ops/sec|write_ops/sec): *[\d.]+( [KMGT]iB/s)?", r"\1: N"),
     (r"(?m)^ +\d+ +\d+ +[\d.e+]+ +[\d.e+]+( \S+)?$", "BENCH"),
-    (r"\S*/story-\w+", "DIR"), (r"\b(rbd_data|rbd_header|rb)\.\d+\b", r"\1.N"),
+    (r"\S*/story-\w+", "DIR"), (r"\b(rbd_data|rbd_header|journal_data|rb)\.\d+\b", r"\1.N"),
     (r"\.group\.\d+_[0-9a-f]+_[0-9a-f]+", ".group.ID"),
 ]
 #: A record of the client's log.

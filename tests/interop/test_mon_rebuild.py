@@ -238,7 +238,7 @@ class Ahead(RebuildTest):
         eventually(lambda: [osd["up"] for osd in self.dump("osds")] == [0, 0, 1], 60)
         self.move_on(12)
         newest = self.dump("epoch")
-        eventually(lambda: self.client.json("daemon", self.cluster.dir / "osd.2.asok", "status")["newest_map"] == newest, 20)
+        eventually(lambda: self.client.json("daemon", self.cluster.dir / "osd.2.asok", "status")["newest_map"] == str(newest), 20)
         self.lose_monitors()
         return newest
 

@@ -185,12 +185,12 @@ class Signals(ClusterTest):
     def test_status_and_mgr_dump_tell_what_is_kept(self):
         self.pool("another", 4)
         newest = self.client.json("osd", "dump")["epoch"]
-        status = eventually(lambda: (now := self.tell("status"))["newest_map"] >= newest and now)
+        status = eventually(lambda: int((now := self.tell("status"))["newest_map"]) >= newest and now)
         first, length = status["maps"].strip("[]").split(",")[-1].split("~")
-        self.assertEqual(int(first) + int(length) - 1, status["newest_map"])
+        self.assertEqual(int(first) + int(length) - 1, int(status["newest_map"]))
         self.assertGreater(int(length), 1)
-        self.assertEqual(status["oldest_map"], int(status["maps"].strip("[]").split("~")[0]))
-        self.assertGreater(status["cluster_osdmap_trim_lower_bound"], 0)
+        self.assertEqual(int(status["oldest_map"]), int(status["maps"].strip("[]").split("~")[0]))
+        self.assertGreater(int(status["cluster_osdmap_trim_lower_bound"]), 0)
         dump = self.client.json("mgr", "dump")
         page = dump["services"]["prometheus"]
         self.assertEqual(self.client.json("mgr", "services"), {"prometheus": page})

@@ -220,7 +220,7 @@ class Thrasher:
                 session.mon_command(json.dumps(asked), b"", timeout=30)
         other = self.pick(self.osds - self.dead)
         deadline = time.monotonic() + TRIM_SECONDS_MAX
-        while (oldest := self.client.json("tell", f"osd.{other}", "status")["oldest_map"]) <= missed and time.monotonic() < deadline:
+        while (oldest := int(self.client.json("tell", f"osd.{other}", "status")["oldest_map"])) <= missed and time.monotonic() < deadline:
             time.sleep(0.5)
         self.revive(osd)
         if osd in self.outs:

@@ -135,22 +135,27 @@ fn check_value(param: &Param<'_>, name: &str, value: &Value) -> Result<(), Strin
             }
             Ok(())
         }
-        ("CephInt" | "CephFloat", value) => {
-            let Some(number) = value.number() else {
-                return Err(format!("bad value for '{name}'"));
-            };
-            let Some(range) = param.get("range") else { return Ok(()) };
-            let bounds: Vec<f64> = range.split('|').filter_map(|b| b.parse().ok()).collect();
-            let low = bounds.first().copied().unwrap_or(f64::MIN);
-            let high = bounds.get(1).copied().unwrap_or(f64::MAX);
-            if number < low || number > high {
-                let list = range.replace('|', ",");
-                return Err(format!("'{number}' out of range: [{list}]"));
-            }
-            Ok(())
+        ("CephInt" | "CephFloat", Value::List(items)) if param.get("n").is_some() => {
+            items.iter().try_for_each(|item| check_number(param, name, item))
         }
+        ("CephInt" | "CephFloat", value) => check_number(param, name, value),
         _ => Ok(()),
     }
+}
+
+fn check_number(param: &Param<'_>, name: &str, value: &Value) -> Result<(), String> {
+    let Some(number) = value.number() else {
+        return Err(format!("bad value for '{name}'"));
+    };
+    let Some(range) = param.get("range") else { return Ok(()) };
+    let bounds: Vec<f64> = range.split('|').filter_map(|b| b.parse().ok()).collect();
+    let low = bounds.first().copied().unwrap_or(f64::MIN);
+    let high = bounds.get(1).copied().unwrap_or(f64::MAX);
+    if number < low || number > high {
+        let list = range.replace('|', ",");
+        return Err(format!("'{number}' out of range: [{list}]"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -185,5 +190,15 @@ mod tests {
         assert_eq!(check(r#"{"prefix":"x"}"#), Err("missing required parameter: 'a'".into()));
         assert_eq!(check(r#"{"prefix":"x","a":9}"#), Err("'9' out of range: [1,5]".into()));
         assert_eq!(check(r#"{"prefix":"x","a":2,"b":"z"}"#), Err("'z' not belong to 'p|q'".into()));
+        assert_eq!(check(r#"{"prefix":"x","a":[2]}"#), Err("bad value for 'a'".into()));
+    }
+
+    #[test]
+    fn each_value_of_a_list_is_checked() {
+        let sig = "x name=a,type=CephFloat,range=0.0,n=N";
+        let check = |json: &str| super::check(sig, &Args::parse(json).unwrap());
+        assert_eq!(check(r#"{"prefix":"x","a":[0.25,1]}"#), Ok(()));
+        assert_eq!(check(r#"{"prefix":"x","a":[0.25,-1]}"#), Err("'-1' out of range: [0.0]".into()));
+        assert_eq!(check(r#"{"prefix":"x","a":[0.25,"b"]}"#), Err("bad value for 'a'".into()));
     }
 }
