@@ -177,11 +177,11 @@ impl Shard {
         self.batch_has_room() && self.index.has_room()
     }
 
-    /// True if the open batch takes further entries, and does not have a part of a transaction alone. Leases go on while the index is behind: it may wait for their zones.
+    /// True if the open batch takes further entries. Leases go on while the index is behind: it may wait for their zones.
     pub(super) fn batch_has_room(&self) -> bool {
         let max = self.record_bytes_max();
         let is_full = || self.log.open.record.entries_len() >= max || self.open_deferred_bytes() >= max;
-        !self.log.wants_room && !self.jobs.is_in_parts() && !is_full()
+        !self.log.wants_room && !is_full()
     }
 
     /// Bytes of entries, and of data in the record, above which a batch takes no further transactions.
@@ -226,12 +226,6 @@ impl Shard {
             + effect.logs.iter().map(|(_, change)| log_len(change)).sum::<usize>()
             + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
         let data = effect.stage.iter().map(|(_, run)| run.data.len()).sum::<usize>();
-        self.fits_bytes(added, data)
-    }
-
-    /// Room in the log for the open batch with so many bytes of entries, and so many of data.
-    pub(super) fn fits_bytes(&mut self, added: usize, data: usize) -> Fit {
-        let of_run = |run: &StagedRun| ENTRY_OVERHEAD + 4 * run.crcs.len();
         let (mut gathered, mut gathered_data) = (self.log.open.record.entries_len(), 0);
         for run in self.staged.open_runs() {
             gathered += of_run(run);
@@ -313,8 +307,7 @@ impl Shard {
 
     /// Seals and submits the open batch, if it may be submitted now.
     pub(super) fn seal(&mut self) {
-        let is_divided = self.jobs.is_in_parts() && !planted::has(PlantedBug::SealedBetweenParts);
-        if self.log.open.is_empty() || is_divided || !self.log.may_submit() || self.gathers_cleaning() {
+        if self.log.open.is_empty() || !self.log.may_submit() || self.gathers_cleaning() {
             return;
         }
         let unlogged = self.staged.open_runs().filter(|run| !run.is_logged);

@@ -7,7 +7,7 @@ use super::commit::Fit;
 use super::{DataRequest, Failure, Shard};
 use crate::index::Ticket;
 use crate::io::Owner;
-use crate::plan::{Effect, Fetched, Plan, Rest, ShardState, is_divisible, log_bytes_bound};
+use crate::plan::{Effect, Fetched, Plan, ShardState};
 use crate::reading::InMemory;
 use crate::space::Run;
 use crate::view::{View, Wait};
@@ -35,8 +35,6 @@ pub(super) struct Jobs {
     goes_on_with: Option<Collection>,
     /// One of them waits for blocks.
     out_of_space: bool,
-    /// The transaction of which the open batch has a part: it is not sealed, and takes nothing else, before the last one.
-    in_parts: Option<u64>,
     /// Collections with a refusal that the caller has not seen.
     refusing: BTreeMap<Collection, Refusal>,
 }
@@ -53,25 +51,6 @@ struct Job {
     waits: bool,
     /// It waits for blocks.
     lacks_space: bool,
-    divided: Option<Divided>,
-}
-
-/// State of a transaction that is planned and applied in parts.
-#[derive(Clone, Copy)]
-enum Divided {
-    /// The tables are asked for what the rest needs.
-    Asking(Rest),
-    /// The rest is to be applied.
-    Applying(Rest),
-}
-
-/// Outcome of a plan.
-enum Planned {
-    Whole(Effect),
-    /// A part, and what is left behind it.
-    Part(Effect, Option<Rest>),
-    /// It goes on in the next turn.
-    Asked,
 }
 
 enum Work {
@@ -95,7 +74,6 @@ impl Jobs {
             fetching: 0,
             waits: false,
             lacks_space: false,
-            divided: None,
         };
         self.by_ticket.insert(self.next, job);
         self.next
@@ -104,11 +82,6 @@ impl Jobs {
     /// True if a job waits for blocks.
     pub(super) fn lack_space(&self) -> bool {
         self.out_of_space
-    }
-
-    /// True if the open batch has a part of a transaction.
-    pub(super) fn is_in_parts(&self) -> bool {
-        self.in_parts.is_some()
     }
 
     pub(super) fn refusal_of(&self, collection: Collection) -> Option<Refusal> {
@@ -138,9 +111,7 @@ impl Shard {
     pub(super) fn submit_job(&mut self, tag: u64, transaction: Transaction) {
         let is_free = transaction.collections().all(|c| !self.jobs.queues.contains_key(&c));
         let mut wait = None;
-        let divided =
-            is_divisible(&transaction, self.options.part_keys_max).then(|| Divided::Asking(Rest::default()));
-        if is_free && divided.is_none() && self.log_has_room() {
+        if is_free && self.log_has_room() {
             // The ticket of the job, if it has to wait.
             match self.plan(Ticket(self.jobs.next + 1), &transaction, &Fetched::new(), 0) {
                 Ok(effect) => return self.apply(effect, Some(tag)),
@@ -149,7 +120,6 @@ impl Shard {
         }
         let collections: SmallVec<[Collection; 2]> = transaction.collections().collect();
         let ticket = self.jobs.add(tag, Work::Transaction(transaction));
-        self.job(ticket).divided = divided;
         for collection in collections {
             let queue = self.jobs.queues.entry(collection).or_default();
             if queue.back() != Some(&ticket) {
@@ -158,7 +128,6 @@ impl Shard {
         }
         match wait {
             Some(wait) => self.job_waits(ticket, wait),
-            None if divided.is_some() => (self.jobs.stalled, self.work_is_due) = (true, true),
             None => {
                 if is_free {
                     self.count_wait();
@@ -187,17 +156,6 @@ impl Shard {
         transaction: &Transaction,
         fetched: &Fetched,
     ) -> Result<Effect, Wait> {
-        let effect = self.begin_plan(ticket, fetched).transaction(transaction)?;
-        let wait = match self.fits(&effect) {
-            Fit::Now => return Ok(effect),
-            Fit::Later => Wait::Log,
-            Fit::Never => Wait::Refused(Refusal::TooLarge),
-        };
-        effect.taken.iter().for_each(|run| self.space.untake(*run));
-        Err(wait)
-    }
-
-    fn begin_plan<'a>(&'a mut self, ticket: Ticket, fetched: &'a Fetched) -> Plan<'a> {
         let Shard {
             index,
             io,
@@ -219,39 +177,15 @@ impl Shard {
         let range_keys_min = options.range_keys_min;
         let totals = *totals;
         let known = ShardState { collections, pools, compression, range_keys_min, totals, cleaner_works };
-        Plan::new(view, space, InMemory { staged, clean }, fetched, known)
-    }
-
-    /// Plans a transaction, or the next part of a divided one.
-    fn plan_next(&mut self, ticket: Ticket, job: &mut Job) -> Result<Planned, Wait> {
-        let Work::Transaction(transaction) = &job.work else { unreachable!("a transaction") };
-        let max = self.options.part_keys_max;
-        match job.divided {
-            None => {}
-            Some(Divided::Asking(rest)) => {
-                self.index.begin_caller((job.waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
-                let asked = self.begin_plan(ticket, &Fetched::new()).ask(transaction, rest, max);
-                self.index.begin_caller(None);
-                let (rest, waits) = asked?;
-                job.divided = Some(rest.map_or(Divided::Applying(Rest::default()), Divided::Asking));
-                return if waits { Err(Wait::Index) } else { Ok(Planned::Asked) };
-            }
-            Some(Divided::Applying(rest)) => {
-                match rest.is_all().then(|| self.fits_bytes(log_bytes_bound(transaction), 0)) {
-                    Some(Fit::Later) => return Err(Wait::Log),
-                    // The bound is generous: its plan tells.
-                    Some(Fit::Never) => job.divided = None,
-                    Some(Fit::Now) | None => {
-                        self.index
-                            .begin_caller((job.waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
-                        let part = self.begin_plan(ticket, &Fetched::new()).part(transaction, rest, max);
-                        self.index.begin_caller(None);
-                        return part.map(|(effect, rest)| Planned::Part(effect, rest));
-                    }
-                }
-            }
-        }
-        self.plan(ticket, transaction, &job.fetched, job.waits_before).map(Planned::Whole)
+        let plan = Plan::new(view, space, InMemory { staged, clean }, fetched, known);
+        let effect = plan.transaction(transaction)?;
+        let wait = match self.fits(&effect) {
+            Fit::Now => return Ok(effect),
+            Fit::Later => Wait::Log,
+            Fit::Never => Wait::Refused(Refusal::TooLarge),
+        };
+        effect.taken.iter().for_each(|run| self.space.untake(*run));
+        Err(wait)
     }
 
     fn job_waits(&mut self, ticket: u64, wait: Wait) {
@@ -335,36 +269,21 @@ impl Shard {
                 (self.jobs.stalled, self.work_is_due) = (true, true);
                 return;
             }
-            // The room for all parts was there before the first one.
-            if self.jobs.in_parts != Some(ticket) && !self.log_has_room() {
+            if !self.log_has_room() {
                 self.jobs.stalled = true;
                 return;
             }
             let mut job = self.jobs.by_ticket.remove(&ticket).expect("looked at just now");
-            match self.plan_next(Ticket(ticket), &mut job) {
-                Ok(Planned::Whole(effect) | Planned::Part(effect, None)) => {
-                    let Work::Transaction(transaction) = &job.work else { unreachable!("seen to be one") };
+            let Work::Transaction(transaction) = &job.work else { unreachable!("seen to be one") };
+            match self.plan(Ticket(ticket), transaction, &job.fetched, job.waits_before) {
+                Ok(effect) => {
                     let collections: SmallVec<[Collection; 2]> = transaction.collections().collect();
                     for other in &collections {
                         self.jobs.dequeue(ticket, *other);
                     }
                     self.apply(effect, Some(job.tag));
-                    if self.jobs.in_parts.take().is_some() {
-                        // Others waited for its last part.
-                        (self.jobs.stalled, self.work_is_due) = (true, true);
-                    }
                     // The head of the other collection's queue may go on now.
                     self.jobs.stalled |= collections.len() > 1;
-                }
-                Ok(planned) => {
-                    if let Planned::Part(effect, Some(rest)) = planned {
-                        job.divided = Some(Divided::Applying(rest));
-                        self.jobs.in_parts = Some(ticket);
-                        self.apply(effect, None);
-                    }
-                    self.jobs.by_ticket.insert(ticket, job);
-                    (self.jobs.stalled, self.work_is_due) = (true, true);
-                    return;
                 }
                 Err(wait) => {
                     (job.waits, job.lacks_space) = (false, false);
@@ -478,7 +397,6 @@ impl Shard {
     pub(super) fn fail_jobs(&mut self) {
         let tickets: Vec<u64> = self.jobs.by_ticket.keys().copied().collect();
         self.jobs.queues.clear();
-        self.jobs.in_parts = None;
         for ticket in tickets {
             let job = &self.jobs.by_ticket[&ticket];
             match job.work {

@@ -93,8 +93,6 @@ pub struct Options {
     /// Omap keys above which the removal of a range is a single log entry: the log could not hold a deletion for each key.
     /// Recovery then looks up the keys again.
     pub range_keys_min: usize,
-    /// Omap keys above which a transaction is planned and applied in parts of as many, each in a turn of its own.
-    pub part_keys_max: usize,
     /// Compression of writes by pool, until [`ObjectStore::set_compression`].
     pub compression: BTreeMap<i64, Compression>,
     /// Repetition of reads that the device fails.
@@ -119,7 +117,6 @@ impl Default for Options {
             discard_blocks: None,
             discard_patience: 64,
             range_keys_min: 2048,
-            part_keys_max: 1000,
             compression: BTreeMap::new(),
             patience: Patience::default(),
             first_fit: false,

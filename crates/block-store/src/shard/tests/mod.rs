@@ -23,8 +23,7 @@ mod log_rot;
 mod misses;
 mod model;
 mod moving;
-pub(crate) mod operations;
-mod parts;
+pub(super) mod operations;
 mod patience;
 mod placing;
 #[cfg(feature = "planted-bugs")]
@@ -67,7 +66,6 @@ pub(crate) fn small() -> Options {
         discard_blocks: Some(1),
         discard_patience: 0,
         range_keys_min: 1,
-        part_keys_max: 2,
         patience: Patience::default(),
         first_fit: true,
         manifest_in_pieces: false,
