@@ -11,6 +11,7 @@ fn consumed() -> Vec<Consumed> {
         client_host::ClientOptions::CONSUMED,
         mgr::options::MgrOptions::CONSUMED,
         mon::options::MonOptions::CONSUMED,
+        osd::options::BenchOptions::CONSUMED,
         osd::options::ControlOptions::CONSUMED,
         osd::options::LimitOptions::CONSUMED,
         osd::options::TrackingOptions::CONSUMED,
