@@ -783,7 +783,7 @@ fn pg_is_active_without_an_unreadable_member() {
         // The store keeps the children's objects in the parent's collection.
         cluster.set_flags(0);
         cluster.pass(10_000);
-        assert!(cluster.stored(osd, "a").is_some() && cluster.releases.is_empty());
+        assert!(cluster.stored_unsplit(osd, "a").is_some() && cluster.releases.is_empty());
         // A new disk takes its place.
         cluster.kill(osd);
         cluster.interval(acting.clone(), acting.clone());

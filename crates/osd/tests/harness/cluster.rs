@@ -580,8 +580,17 @@ impl Cluster {
         self.stored_object(osd, HObject { snap: SnapId(clone), ..object(name) })
     }
 
+    /// An object's bytes in the collection of the first PG, where a copy that could not be split keeps all of its objects.
+    pub fn stored_unsplit(&mut self, osd: i32, name: &str) -> Option<Bytes> {
+        self.stored_in(osd, pg(), object(name))
+    }
+
     fn stored_object(&mut self, osd: i32, object: HObject) -> Option<Bytes> {
-        let collection = Collection::Pg(pg_of(object.hash & (self.pg_num - 1)));
+        self.stored_in(osd, pg_of(object.hash & (self.pg_num - 1)), object)
+    }
+
+    fn stored_in(&mut self, osd: i32, pg: SpgId, object: HObject) -> Option<Bytes> {
+        let collection = Collection::Pg(pg);
         let host = self.hosts.get_mut(&osd).expect("it runs");
         let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
         let object = ObjectId::from(object);
