@@ -151,7 +151,7 @@ def differences(theirs, ours):
 def comparable(answer):
     """Errors as the words in them: a record of the log may part a line of the command anywhere."""
     code, out, errors = answer
-    return code, out, sorted(errors.split())
+    return code, out, sorted(re.findall(r"\w+", errors))
 
 
 def main():
