@@ -34,7 +34,9 @@ REPLACED = [
     # Of an image: the number of the client that made it, and a random number.
     (r"\b(?=[0-9a-f]*\d)[0-9a-f]{10,}\b", "ID"), (r"0x[0-9a-f]{8,}", "0xN"),
     # Speeds.
-    (r"(elapsed|ops|ops/sec|bytes/sec|read_ops|write_ops|read_ops/sec|write_ops/sec): *[\d.]+( [KMGT]iB/s)?", r"\1: N"),
+    (r"(elapsed|ops|ops/sec|bytes/sec|read_ops|write_ops|read_ops/sec|write_ops/sec): *([\d.]+|inf|-?nan)( ([KMGT]i)?B/s)?", r"\1: N"),
+    # What librados says of a connection that ends while it opens it.
+    (r"(?m)^.*monclient: get_auth_request but no auth handler is set up$", ""),
     (r"(?m)^ +\d+ +\d+ +[\d.e+]+ +[\d.e+]+( \S+)?$", "BENCH"),
     (r"\S*/story-\w+", "DIR"), (r"\b(rbd_data|rbd_header|journal_data|rb)\.\d+\b", r"\1.N"),
     (r"\.group\.\d+_[0-9a-f]+_[0-9a-f]+", ".group.ID"),
