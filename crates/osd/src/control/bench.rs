@@ -9,10 +9,11 @@ use super::signals::Asker;
 use super::{Control, Fx};
 use crate::options::BenchOptions;
 use bytes::Bytes;
+use codec::Rope;
 use command::{Answer, Args, Format, errno, object};
-use machine::{Tag, Time};
+use machine::{Random, Tag, Time};
 use std::collections::BTreeSet;
-use store::{Change, Collection, ObjectId, Transaction};
+use store::{Change, Collection, ObjectId, Refusal, Transaction};
 use wire::text;
 use wire::types::{HObject, SnapId};
 
@@ -25,8 +26,10 @@ pub(super) const COMMANDS: &[(&str, &str, &str)] = &[(
     "rw",
 )];
 
-/// The start of the pseudo-random bytes and places.
-const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The start of the random bytes and places: each benchmark has the same.
+const SEED: u64 = 1;
+/// Random bytes that are made; a longer block repeats them.
+const NOISE_BYTES: usize = 1 << 20;
 const COUNT_DEFAULT: i64 = 1 << 30;
 const BLOCK_DEFAULT: i64 = 4 << 20;
 /// Blocks from this size on are bounded by throughput, smaller ones by operations a second.
@@ -35,7 +38,7 @@ const BLOCK_LARGE: u64 = 1 << 20;
 const UNDER_WAY_MAX: usize = 64;
 const UNDER_WAY_BYTES_MAX: u64 = 64 << 20;
 /// Objects that one transaction removes.
-const REMOVED_AT_ONCE: usize = 256;
+const REMOVED_AT_ONCE: u64 = 256;
 
 /// The arguments, once they are within the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +95,11 @@ impl Plan {
     fn blocks(&self) -> u64 {
         self.bytes.div_ceil(self.block)
     }
+
+    /// Objects that are written.
+    fn objects(&self) -> u64 {
+        self.objects.map_or(self.blocks(), |(_, number)| number)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,30 +118,26 @@ pub(super) struct Bench {
     format: Format,
     plan: Plan,
     phase: Phase,
-    /// Blocks, or objects, of this phase that were submitted.
+    /// Blocks, or removals of objects, of this phase that were submitted.
     submitted: u64,
     under_way: BTreeSet<Tag>,
-    data: Bytes,
-    /// The state of the generator of places.
-    seed: u64,
+    data: Rope,
+    /// Of the places of blocks.
+    random: Random,
+    /// The store took a block no more. Some objects may be missing.
+    refused: Option<Refusal>,
 }
 
 /// Bytes that no compression makes smaller.
-fn noise(len: u64) -> Bytes {
-    let mut seed = SEED;
-    (0..len.div_ceil(8))
-        .flat_map(|_| next_random(&mut seed).to_le_bytes())
-        .take(len as usize)
-        .collect::<Vec<u8>>()
-        .into()
-}
-
-/// xorshift64*
-fn next_random(state: &mut u64) -> u64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+fn noise(random: &mut Random, len: u64) -> Rope {
+    let len = len as usize;
+    let mut piece = vec![0; len.min(NOISE_BYTES)];
+    random.fill(&mut piece);
+    let (piece, mut noise) = (Bytes::from(piece), Rope::new());
+    while noise.len() < len {
+        noise.push(piece.slice(..piece.len().min(len - noise.len())));
+    }
+    noise
 }
 
 fn object(number: u64) -> ObjectId {
@@ -144,11 +148,10 @@ fn object(number: u64) -> ObjectId {
 impl Bench {
     /// Submissions of this phase.
     fn total(&self) -> u64 {
-        let objects = self.plan.objects.map_or(self.plan.blocks(), |(_, number)| number);
-        match self.phase {
-            Phase::Filling => objects,
-            Phase::Writing { .. } => self.plan.blocks(),
-            Phase::Removing => objects.div_ceil(REMOVED_AT_ONCE as u64),
+        match (self.phase, self.plan.objects) {
+            (Phase::Filling, Some((size, number))) => number.saturating_mul(size.div_ceil(self.plan.block)),
+            (Phase::Removing, _) => self.plan.objects().div_ceil(REMOVED_AT_ONCE),
+            _ => self.plan.blocks(),
         }
     }
 
@@ -157,39 +160,37 @@ impl Bench {
         self.submitted += 1;
         match (self.phase, self.plan.objects) {
             (Phase::Filling, Some((size, _))) => {
-                let blocks = 0..size.div_ceil(self.plan.block);
-                let write = |at: u64| {
-                    let offset = at * self.plan.block;
-                    let data = self.data.slice(..(size - offset).min(self.plan.block) as usize);
-                    Change::Write { object: object(number), offset, data: data.into() }
-                };
-                blocks.map(write).collect()
+                let blocks = size.div_ceil(self.plan.block);
+                let (number, offset) = (number / blocks, number % blocks * self.plan.block);
+                let data = self.data.slice(0, (size - offset).min(self.plan.block) as usize);
+                vec![Change::Write { object: object(number), offset, data: data.unwrap_or_default() }]
             }
             (Phase::Removing, _) => {
-                let objects = self.plan.objects.map_or(self.plan.blocks(), |(_, number)| number);
-                let first = number * REMOVED_AT_ONCE as u64;
-                let last = (first + REMOVED_AT_ONCE as u64).min(objects);
-                (first..last).map(|number| Change::Remove { object: object(number) }).collect()
+                let first = number * REMOVED_AT_ONCE;
+                let removed = first..(first + REMOVED_AT_ONCE).min(self.plan.objects());
+                // What is removed must be there.
+                let touch = |number| self.refused.is_some().then(|| Change::Touch { object: object(number) });
+                let remove = |number| Change::Remove { object: object(number) };
+                removed.flat_map(|number| touch(number).into_iter().chain([remove(number)])).collect()
             }
             (_, objects) => {
                 let (number, offset) = match objects {
                     None => (number, 0),
                     Some((size, count)) => {
-                        let random = next_random(&mut self.seed);
-                        (random % count, (random >> 32) % (size / self.plan.block) * self.plan.block)
+                        let (number, at) =
+                            (self.random.below(count), self.random.below(size / self.plan.block));
+                        (number, at * self.plan.block)
                     }
                 };
-                vec![Change::Write { object: object(number), offset, data: self.data.clone().into() }]
+                vec![Change::Write { object: object(number), offset, data: self.data.clone() }]
             }
         }
     }
 
     fn under_way_max(&self) -> usize {
-        let unit = match (self.phase, self.plan.objects) {
-            (Phase::Filling, Some((size, _))) => size,
-            _ => self.plan.block,
-        };
-        usize::try_from(UNDER_WAY_BYTES_MAX / unit).unwrap_or(UNDER_WAY_MAX).clamp(1, UNDER_WAY_MAX)
+        usize::try_from(UNDER_WAY_BYTES_MAX / self.plan.block)
+            .unwrap_or(UNDER_WAY_MAX)
+            .clamp(1, UNDER_WAY_MAX)
     }
 
     fn result(&self, since: Time, now: Time) -> Answer {
@@ -205,6 +206,14 @@ impl Bench {
         };
         Answer::json(self.format, &json)
     }
+}
+
+fn refusal(why: Refusal) -> Answer {
+    let errno = match why {
+        Refusal::NoSpace => errno::ENOSPC,
+        Refusal::TooLarge => errno::E2BIG,
+    };
+    Answer::error(errno, why.to_string())
 }
 
 impl Control {
@@ -226,6 +235,10 @@ impl Control {
         if !self.life.has_loaded() || self.life.is_ending() {
             return Some(Answer::error(errno::EAGAIN, "the OSD is starting or stopping"));
         }
+        if self.failsafe.is_full {
+            return Some(Answer::error(errno::ENOSPC, "the OSD is full"));
+        }
+        let mut random = Random::from_number(SEED);
         let phase = if plan.objects.is_some() { Phase::Filling } else { Phase::Writing { since: now } };
         self.bench = Some(Bench {
             asker,
@@ -234,8 +247,9 @@ impl Control {
             phase,
             submitted: 0,
             under_way: BTreeSet::new(),
-            data: noise(plan.block),
-            seed: SEED,
+            data: noise(&mut random, plan.block),
+            random,
+            refused: None,
         });
         self.continue_bench(now, fx);
         None
@@ -245,6 +259,19 @@ impl Control {
         if self.bench.as_mut().is_some_and(|bench| bench.under_way.remove(&tag)) {
             self.continue_bench(now, fx);
         }
+    }
+
+    /// The store refused a transaction, and is as it was: the benchmark ends. False if the transaction was none of a benchmark.
+    pub(super) fn on_bench_refused(&mut self, now: Time, tag: Tag, why: Refusal, fx: &mut Fx) -> bool {
+        let Some(bench) = self.bench.as_mut().filter(|bench| bench.under_way.contains(&tag)) else {
+            return false;
+        };
+        bench.under_way.remove(&tag);
+        bench.refused = Some(why);
+        // Objects that cannot be removed stay. The next benchmark writes over them.
+        bench.submitted = bench.total();
+        self.continue_bench(now, fx);
+        true
     }
 
     fn continue_bench(&mut self, now: Time, fx: &mut Fx) {
@@ -267,14 +294,19 @@ impl Control {
                 return;
             }
             bench.submitted = 0;
-            match bench.phase {
-                Phase::Filling => bench.phase = Phase::Writing { since: now },
-                Phase::Writing { since } => {
+            let asker = bench.asker;
+            match (bench.phase, bench.refused) {
+                (Phase::Removing, _) => return self.bench = None,
+                (_, Some(why)) => {
                     bench.phase = Phase::Removing;
-                    let (asker, answer) = (bench.asker, bench.result(since, now));
+                    self.answer_asker(asker, refusal(why), fx);
+                }
+                (Phase::Filling, None) => bench.phase = Phase::Writing { since: now },
+                (Phase::Writing { since }, None) => {
+                    bench.phase = Phase::Removing;
+                    let answer = bench.result(since, now);
                     self.answer_asker(asker, answer, fx);
                 }
-                Phase::Removing => return self.bench = None,
             }
         }
     }
@@ -357,6 +389,57 @@ mod tests {
             answer.body,
             r#"{"bytes_written":1048576,"blocksize":4096,"elapsed_sec":2,"bytes_per_sec":524288,"iops":128}"#
         );
+    }
+
+    #[test]
+    fn refused_bench_is_answered_and_removes_what_it_may_have_made() {
+        let mut control = Control::new(testing::config(1), true, Random::from_number(1));
+        control.life.pretend_loaded();
+        let mut fx = Effects::new();
+        let args = Args::parse(r#"{"prefix":"bench","count":40960,"size":4096}"#).unwrap();
+        assert!(control.begin_bench(Time(1_000), &args, Asker::Admin { id: 7 }, &mut fx).is_none());
+        let (mut taken, mut answers, mut changes) = (0, Vec::new(), Vec::new());
+        while control.bench.is_some() {
+            for effect in fx.take() {
+                match effect {
+                    Effect::Submit { tag, .. } if taken == 3 => {
+                        taken += 1;
+                        control.on_own_refusal(Time(2_000), tag, Refusal::NoSpace, &mut fx);
+                    }
+                    Effect::Submit { tag, transaction } => {
+                        taken += 1;
+                        changes.extend(transaction.changes);
+                        control.on_own_commit(Time(2_000), tag, &mut fx);
+                    }
+                    Effect::AdminAnswer { id: 7, answer } => answers.push(answer.result),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!(answers, [-errno::ENOSPC]);
+        // The store takes the removal of an object only where it is.
+        let mut there = BTreeSet::new();
+        for change in changes {
+            match change {
+                Change::Write { object, .. } | Change::Touch { object } => drop(there.insert(object)),
+                Change::Remove { object } => assert!(there.remove(&object), "{object:?} is not there"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(there.is_empty());
+        // Any other transaction that is refused ends the OSD.
+        control.on_own_refusal(Time(2_000), Tag(999), Refusal::NoSpace, &mut fx);
+        assert!(matches!(&fx.take()[..], [Effect::Fatal { .. }]));
+    }
+
+    #[test]
+    fn noise_of_any_length_has_no_short_repetition() {
+        for len in [1, NOISE_BYTES as u64, 2 * NOISE_BYTES as u64 + 5] {
+            let noise = noise(&mut Random::from_number(SEED), len);
+            assert_eq!(noise.len() as u64, len);
+        }
+        let noise = noise(&mut Random::from_number(SEED), 4096).to_bytes();
+        assert_ne!(noise[..2048], noise[2048..]);
     }
 
     #[test]

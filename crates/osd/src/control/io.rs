@@ -8,7 +8,9 @@ use machine::{CoreId, ReadTag, Tag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Answer, Compressed, Compression, DeviceWork, ReadError, ReadRequest, Transaction, Usage};
+use store::{
+    Answer, Compressed, Compression, DeviceWork, ReadError, ReadRequest, Refusal, Transaction, Usage,
+};
 use wire::types::{EntityAddrVec, OsdId, UTime, Uuid};
 
 #[derive(Clone, Debug)]
@@ -58,6 +60,10 @@ pub enum Input {
     /// Completions of this machine's own transactions and reads, on core 0's store.
     Committed {
         tag: Tag,
+    },
+    Refused {
+        tag: Tag,
+        why: Refusal,
     },
     Read {
         tag: ReadTag,
@@ -160,4 +166,10 @@ pub enum Level {
     Warn,
     Info,
     Debug,
+}
+
+/// Why an OSD ends whose store has refused a transaction. Later changes were made on top of it, in memory and on other OSDs. After a
+/// start the OSD goes on from its store, and recovers what it lacks from them.
+pub(crate) fn refused_transaction(why: Refusal) -> String {
+    format!("the store refused a transaction: {why}")
 }

@@ -2,14 +2,14 @@
 
 use super::history::History;
 use super::pg_stats::present_status;
-use super::{Control, Effect, Fx, Level};
+use super::{Control, Effect, Fx, Level, refused_transaction};
 use crate::shard;
 use command::builds::MERGES_PGS;
 use machine::{CoreId, Tag, Time};
 use mon_client::{RequestId, TimedOut};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use store::{Answer, ReadError, Usage};
+use store::{Answer, ReadError, Refusal, Usage};
 use wire::features;
 use wire::messages::{
     Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, PaxosHeader,
@@ -539,6 +539,12 @@ impl Control {
         }
         self.on_rebuild_noted(tag, fx);
         self.on_bench_commit(now, tag, fx);
+    }
+
+    pub(super) fn on_own_refusal(&mut self, now: Time, tag: Tag, why: Refusal, fx: &mut Fx) {
+        if !self.on_bench_refused(now, tag, why, fx) {
+            fx.push(Effect::Fatal { why: refused_transaction(why) });
+        }
     }
 }
 

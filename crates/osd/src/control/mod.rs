@@ -40,6 +40,7 @@ pub use births::MergeVersions;
 pub use commands::all_commands;
 pub use copy_starts::{CopyStart, CopyStarts};
 pub use history::Lineage;
+pub(crate) use io::refused_transaction;
 pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 
 use crate::fast_map::FastMap;
@@ -647,6 +648,7 @@ impl Machine for Control {
             Input::Net(event) => self.on_net(now, event, fx),
             Input::Shard { core, said } => self.on_shard(now, core, said, fx),
             Input::Committed { tag } => self.on_own_commit(now, tag, fx),
+            Input::Refused { tag, why } => self.on_own_refusal(now, tag, why, fx),
             Input::Read { answers, .. } => self.on_own_read(now, answers, fx),
             Input::Usage { core, usage, compressed } => {
                 self.usage.insert(core, usage);

@@ -465,12 +465,6 @@ impl Core {
 
     fn on_completion(&mut self, now: Time, completion: Completion, out: &mut Fx) {
         self.requests.on_completion(&completion);
-        if let Completion::Refused { why, .. } = &completion {
-            // Later changes were made on top of this one, in memory and on other OSDs. After a start the OSD goes on from
-            // its store, and recovers what it lacks from them.
-            out.push(Effect::Fatal { why: format!("the store refused a transaction: {why}") });
-            return;
-        }
         if let Some(tag) = of_control(completion.tag()) {
             return match completion {
                 Completion::Committed { .. } => {
@@ -480,13 +474,17 @@ impl Core {
                     self.step_control(now, control::Input::Read { tag: ReadTag(tag), answers }, out);
                 }
                 Completion::Failed { .. } => out.push(Effect::Fatal { why: "the store failed".into() }),
-                Completion::Refused { .. } => unreachable!("handled above"),
+                Completion::Refused { why, .. } => {
+                    self.step_control(now, control::Input::Refused { tag: Tag(tag), why }, out);
+                }
             };
         }
         let input = match completion {
             Completion::Committed { tag } => shard::Input::Committed { tag: Tag(tag) },
             Completion::Failed { tag } => shard::Input::Failed { tag: Tag(tag) },
-            Completion::Refused { .. } => unreachable!("handled above"),
+            Completion::Refused { why, .. } => {
+                return out.push(Effect::Fatal { why: control::refused_transaction(why) });
+            }
             Completion::Read { tag, answers } => shard::Input::Read { tag: ReadTag(tag), answers },
         };
         self.step_shard(now, input, out);
