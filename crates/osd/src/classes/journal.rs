@@ -112,11 +112,7 @@ fn advance(call: &mut MethodCall<'_>, key: &str, set: u64) -> MethodResult {
 
 /// Also the client with an empty id, whose key is the prefix alone: the image's own client in every journal of librbd.
 fn all_clients(call: &mut MethodCall<'_>) -> Result<Vec<JournalClient>, MethodStop> {
-    let (entries, more) = call.omap_list(b"", CLIENT_PREFIX, omap::SCAN_MAX, true)?;
-    if more {
-        return Err(Errno::OVERFLOW.into());
-    }
-    entries.iter().map(|(_, value)| omap::stored(value)).collect()
+    call.omap_scan_with_prefix(CLIENT_PREFIX)?.iter().map(|(_, value)| omap::stored(value)).collect()
 }
 
 fn all_tags(call: &mut MethodCall<'_>) -> Result<Vec<JournalTag>, MethodStop> {

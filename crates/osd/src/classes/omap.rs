@@ -107,18 +107,23 @@ impl MethodCall<'_> {
         }
     }
 
-    /// All entries with the prefix; `EOVERFLOW` beyond [`SCAN_MAX`].
+    /// All entries whose keys are longer than the prefix and start with it; `EOVERFLOW` beyond [`SCAN_MAX`].
     pub fn omap_scan(&mut self, prefix: &str) -> Result<Vec<Entry>, MethodStop> {
-        self.scan(prefix, true)
+        self.scan(prefix.as_bytes(), prefix, true)
+    }
+
+    /// The same, with the key that is the prefix alone.
+    pub fn omap_scan_with_prefix(&mut self, prefix: &str) -> Result<Vec<Entry>, MethodStop> {
+        self.scan(b"", prefix, true)
     }
 
     /// All keys with the prefix; `EOVERFLOW` beyond [`SCAN_MAX`].
     pub fn omap_scan_keys(&mut self, prefix: &str) -> Result<Vec<Bytes>, MethodStop> {
-        Ok(self.scan(prefix, false)?.into_iter().map(|e| e.0).collect())
+        Ok(self.scan(prefix.as_bytes(), prefix, false)?.into_iter().map(|e| e.0).collect())
     }
 
-    fn scan(&mut self, prefix: &str, values: bool) -> Result<Vec<Entry>, MethodStop> {
-        match self.omap_list(prefix.as_bytes(), prefix, SCAN_MAX, values)? {
+    fn scan(&mut self, after: &[u8], prefix: &str, values: bool) -> Result<Vec<Entry>, MethodStop> {
+        match self.omap_list(after, prefix, SCAN_MAX, values)? {
             (entries, false) => Ok(entries),
             (_, true) => Err(Errno::OVERFLOW.into()),
         }
