@@ -10,6 +10,7 @@
 mod tests;
 
 use crate::PgMap;
+use placement::crush::edit::osds_below;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::types::{OsdMap, PgPool, PoolFlags, PoolId, PoolOption, PoolOptionValue};
 
@@ -199,24 +200,13 @@ fn root_id_of(map: &OsdMap, pool: &PgPool) -> Option<i32> {
     rule.steps.iter().find(|step| step.op == TAKE).map(|step| step.arg1)
 }
 
-fn osds_under(map: &OsdMap, root: i32) -> BTreeSet<i32> {
-    let (mut osds, mut pending) = (BTreeSet::new(), vec![root]);
-    while let Some(item) = pending.pop() {
-        match map.crush.bucket(item) {
-            Some(bucket) => pending.extend(&bucket.items),
-            None if item >= 0 => drop(osds.insert(item)),
-            None => {}
-        }
-    }
-    osds
-}
-
 fn roots_of(pg_map: &PgMap) -> BTreeMap<i32, Root> {
     let map = &*pg_map.map;
     let mut roots: BTreeMap<i32, Root> = BTreeMap::new();
     for pool in map.pools.values() {
         let Some(id) = root_id_of(map, pool) else { continue };
-        let root = roots.entry(id).or_insert_with(|| Root { osds: osds_under(map, id), ..Root::default() });
+        let root =
+            roots.entry(id).or_insert_with(|| Root { osds: osds_below(&map.crush, id), ..Root::default() });
         root.pools += 1;
         match number(pool, PoolOption::TARGET_SIZE_RATIO) {
             Some(ratio) => root.target_ratios += ratio,

@@ -1,25 +1,19 @@
 //! `osd perf`, `osd blocked-by`, `osd pool stats`.
 
-use super::{View, dump};
-use command::{Answer, Args, Format, Json, errno, object, osd_network};
+use super::{View, dump, pg};
+use command::{Answer, Args, Json, errno, object, osd_network};
 use std::collections::BTreeMap;
 use wire::text::{Align, ClientIo, ObjectShare, RecoveryIo, Table};
 use wire::types::{OsdStat, PoolId};
-
-/// Stock wraps what comes from reports, so that a script can tell reports that are not in yet.
-fn wrapped(format: Format, key: &'static str, value: Json) -> Answer {
-    let json = object! { "pg_ready" => true, key => value };
-    match format {
-        Format::Json | Format::Xml(_) => Answer::body(format.render(&json) + "\n"),
-        _ => Answer::json(format, &json),
-    }
-}
 
 pub(super) fn perf(view: &View<'_>, args: &Args) -> Answer {
     let osds = &view.pg_map.osds;
     if !args.format().is_plain() {
         let rows = osds.iter().map(|(osd, stat)| object! { "id" => *osd, "perf_stats" => dump::perf(stat) });
-        return wrapped(args.format(), "osdstats", object! { "osd_perf_infos" => Json::array(rows) });
+        return pg::wrapped(
+            args.format(),
+            vec![("osdstats", object! { "osd_perf_infos" => Json::array(rows) })],
+        );
     }
     let mut t = Table::default();
     for heading in ["osd", "commit_latency(ms)", "apply_latency(ms)"] {
@@ -52,11 +46,8 @@ pub(super) fn blocked_by(view: &View<'_>, args: &Args) -> Answer {
     }
     if !args.format().is_plain() {
         let rows = blockers.iter().map(|(osd, n)| object! { "id" => *osd, "num_blocked" => *n });
-        return wrapped(
-            args.format(),
-            "osd_blocked_by",
-            object! { "osd_blocked_by_infos" => Json::array(rows) },
-        );
+        let infos = object! { "osd_blocked_by_infos" => Json::array(rows) };
+        return pg::wrapped(args.format(), vec![("osd_blocked_by", infos)]);
     }
     let mut t = Table::default();
     t.column("osd", Align::Right).column("num_blocked", Align::Right);

@@ -10,8 +10,8 @@ const OMAP_NOTE: &str = "\n* NOTE: Omap statistics are gathered during deep scru
                          afterwards depending on utilization. See \
                          http://docs.ceph.com/en/latest/dev/placement-group/#omap-statistics for further details.\n";
 
-/// Stock wraps every body of this family so that a script can tell reports that are not in yet.
-fn wrapped(format: Format, mut pairs: Vec<(&'static str, Json)>) -> Answer {
+/// Stock wraps what comes from reports, so that a script can tell reports that are not in yet.
+pub(super) fn wrapped(format: Format, mut pairs: Vec<(&'static str, Json)>) -> Answer {
     pairs.insert(0, ("pg_ready", true.into()));
     let json = object_of(pairs);
     match format {

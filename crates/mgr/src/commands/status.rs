@@ -46,13 +46,6 @@ fn host_of(crush: &CrushMap, osd: i32) -> String {
     parent.and_then(|bucket| crush.item_names.get(&bucket)).cloned().unwrap_or_default()
 }
 
-fn leaves(crush: &CrushMap, item: i32, out: &mut BTreeSet<i32>) {
-    match crush.bucket(item) {
-        None => drop(out.insert(item)),
-        Some(bucket) => bucket.items.iter().for_each(|inner| leaves(crush, *inner, out)),
-    }
-}
-
 fn chosen(map: &OsdMap, args: &Args) -> Result<BTreeSet<i32>, Answer> {
     let Some(name) = args.text("bucket").filter(|name| !name.is_empty()) else {
         return Ok(map.osd_ids().collect());
@@ -62,9 +55,7 @@ fn chosen(map: &OsdMap, args: &Args) -> Result<BTreeSet<i32>, Answer> {
         let text = format!("Bucket '{name}' not found\n");
         return Err(Answer { result: errno::ENOENT, ..Answer::body(text) });
     };
-    let mut osds = BTreeSet::new();
-    leaves(&map.crush, item, &mut osds);
-    Ok(osds.into_iter().filter(|osd| map.exists(*osd)).collect())
+    Ok(edit::osds_below(&map.crush, item).into_iter().filter(|osd| map.exists(*osd)).collect())
 }
 
 pub(super) fn osd_status(view: &View<'_>, args: &Args) -> Answer {

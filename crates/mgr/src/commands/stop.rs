@@ -3,9 +3,9 @@
 use super::View;
 use super::removal::osd_ids;
 use command::{Answer, Args, Json, errno, object};
-use placement::crush::edit::parent_of;
+use placement::crush::edit::{osds_below, parent_of};
 use std::collections::BTreeSet;
-use wire::types::{CrushMap, PgId, PgStat, PgState};
+use wire::types::{PgId, PgStat, PgState};
 
 /// PGs by the effect of stopping some OSDs.
 #[derive(Default)]
@@ -121,17 +121,6 @@ fn maximize(view: &View<'_>, osds: &mut BTreeSet<i32>, max: usize) -> StopReport
         }
     }
     report
-}
-
-fn osds_below(crush: &CrushMap, item: i32) -> BTreeSet<i32> {
-    let (mut found, mut pending) = (BTreeSet::new(), vec![item]);
-    while let Some(item) = pending.pop() {
-        match crush.bucket(item) {
-            Some(bucket) => pending.extend(&bucket.items),
-            None => drop(found.insert(item)),
-        }
-    }
-    found
 }
 
 pub(super) fn ok_to_stop(view: &View<'_>, args: &Args) -> Answer {

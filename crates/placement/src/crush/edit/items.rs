@@ -5,7 +5,7 @@ use super::classes::rebuild_shadow_trees;
 use super::names::{is_shadow, is_valid_name, item_id};
 use super::weights::{positions_of, put, remake, reweight, reweight_in, weight_of};
 use super::{EditError, Refusal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::types::CrushMap;
 use wire::types::crush::{Algorithm, Choice, ChooseArg, step};
 
@@ -90,6 +90,19 @@ pub fn is_at(map: &CrushMap, item: i32, location: &Location) -> Option<u32> {
 /// The bucket that holds an item (shadow buckets aside); the first, where links give it several.
 pub fn parent_of(map: &CrushMap, item: i32) -> Option<i32> {
     map.buckets.iter().flatten().find(|b| !is_shadow(map, b.id) && b.items.contains(&item)).map(|b| b.id)
+}
+
+/// The OSDs in a bucket and in all buckets below it; of an OSD, itself.
+pub fn osds_below(map: &CrushMap, item: i32) -> BTreeSet<i32> {
+    let (mut osds, mut pending) = (BTreeSet::new(), vec![item]);
+    while let Some(item) = pending.pop() {
+        match map.bucket(item) {
+            Some(bucket) => pending.extend(&bucket.items),
+            None if item >= 0 => drop(osds.insert(item)),
+            None => {}
+        }
+    }
+    osds
 }
 
 /// Add an item under a name, below the lowest bucket that the location names; buckets of the location that are not

@@ -26,8 +26,8 @@ pub use classes::{
 pub use create::{new_map, new_map_type};
 pub use error::{EditError, Refusal};
 pub use items::{
-    Location, add_bucket, create_or_move, insert, is_at, link_bucket, move_bucket, parent_of, remove,
-    remove_under, rename_bucket, swap_buckets, update,
+    Location, add_bucket, create_or_move, insert, is_at, link_bucket, move_bucket, osds_below, parent_of,
+    remove, remove_under, rename_bucket, swap_buckets, update,
 };
 pub use names::{class_id, is_shadow, is_valid_name, item_id, rule_id, type_id};
 pub use rules::{Mode, NewRule, add_msr_rule, add_rule, remove_rule, rename_rule};
