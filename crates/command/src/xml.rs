@@ -7,6 +7,7 @@
 //! from stock 20.2.4; a test writes stock's recorded JSON with them and compares the bytes with stock's XML.
 
 use crate::Json;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 static TABLE: &str = include_str!("xml_names.tsv");
@@ -64,22 +65,28 @@ impl Names {
 
 /// The document on one line, without a line break at its end.
 pub fn compact(json: &Json, names: Names) -> String {
-    Writer { names, pretty: false, out: String::new() }.document(json)
+    Writer::new(names, false).document(json)
 }
 
 /// As `xml-pretty`: a line an element, indented by a blank a level.
 pub fn pretty(json: &Json, names: Names) -> String {
-    Writer { names, pretty: true, out: String::new() }.document(json)
+    Writer::new(names, true).document(json)
 }
 
-struct Writer {
+struct Writer<'a> {
     names: Names,
+    /// Names of items that were looked up, by the array's parent and key: a list of PGs has the same few again and again.
+    items: BTreeMap<(&'a str, &'a str), &'static str>,
     pretty: bool,
     out: String,
 }
 
-impl Writer {
-    fn document(mut self, json: &Json) -> String {
+impl<'a> Writer<'a> {
+    fn new(names: Names, pretty: bool) -> Writer<'a> {
+        Writer { names, items: BTreeMap::new(), pretty, out: String::new() }
+    }
+
+    fn document(mut self, json: &'a Json) -> String {
         match (self.names.root, json) {
             (None, Json::Object(pairs)) => {
                 pairs.iter().for_each(|(key, value)| self.element("", key, value, 0))
@@ -89,13 +96,14 @@ impl Writer {
         self.out
     }
 
-    fn element(&mut self, parent: &str, name: &str, value: &Json, depth: usize) {
+    fn element(&mut self, parent: &'a str, name: &'a str, value: &'a Json, depth: usize) {
         let tag = name.replace(' ', "_");
         self.indent(depth);
         match value {
             Json::Array(items) => {
                 self.open(&tag);
-                let item_name = self.names.item(parent, name);
+                let names = self.names;
+                let item_name = *self.items.entry((parent, name)).or_insert_with(|| names.item(parent, name));
                 items.iter().for_each(|item| self.element(name, item_name, item, depth + 1));
                 self.indent(depth);
             }

@@ -31,8 +31,10 @@ pub fn thread_cpu_time() -> std::time::Duration {
 
 /// The host's load average of the last minute, divided by its processors.
 pub fn load_by_processor() -> f64 {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    rustix::system::sysinfo().loads[0] as f64 / 65_536.0 / processors as f64
+    // Asked once: the answer is read from files of the control group, and a reactor calls this.
+    static PROCESSORS: std::sync::LazyLock<usize> =
+        std::sync::LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    rustix::system::sysinfo().loads[0] as f64 / 65_536.0 / *PROCESSORS as f64
 }
 
 pub fn hostname() -> String {
