@@ -421,5 +421,22 @@ class ClusterTest(unittest.TestCase):
         return name
 
 
+class CephPrograms:
+    """Beside `ClusterTest`: cases that run Ceph's own test programs of one release, from their folder."""
+
+    RELEASE = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.root = programs_root(cls.RELEASE)
+        if not cls.root:
+            raise unittest.SkipTest(no_programs(cls.RELEASE))
+        super().setUpClass()
+        # Each program removes the pools that it makes.
+        cls.client.ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
+        # Two cases change a pool to 11 PGs: from 8 that is a split. From the default of 32 it would be a merge.
+        cls.client.ceph("config", "set", "mon", "osd_pool_default_pg_num", "8")
+
+
 def long_only(test):
     return unittest.skipUnless(LONG, "only with --long")(test)

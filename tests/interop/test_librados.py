@@ -45,20 +45,8 @@ class List(unittest.TestCase):
                 self.assertEqual(installed, {row["program"] for row in programs(release)})
 
 
-class Programs:
+class Programs(harness.CephPrograms):
     OSDS = 3
-    RELEASE = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.root = harness.programs_root(cls.RELEASE)
-        if not cls.root:
-            raise unittest.SkipTest(harness.no_programs(cls.RELEASE))
-        super().setUpClass()
-        # Each program removes the pools that it makes.
-        cls.client.ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
-        # Two cases change a pool to 11 PGs: from 8 that is a split. From the default of 32 it would be a merge.
-        cls.client.ceph("config", "set", "mon", "osd_pool_default_pg_num", "8")
 
     def wanted(self):
         """The programs to run."""

@@ -18,18 +18,7 @@ def lines(name):
     return [line for line in (HERE / "rbd" / name).read_text().splitlines() if line.strip() and not line.startswith("#")]
 
 
-class Librbd:
-    RELEASE = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.root = harness.programs_root(cls.RELEASE)
-        if not cls.root:
-            raise unittest.SkipTest(harness.no_programs(cls.RELEASE))
-        super().setUpClass()
-        cls.client.ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
-        cls.client.ceph("config", "set", "mon", "osd_pool_default_pg_num", "8")
-
+class Librbd(harness.CephPrograms):
     def run_cases(self, features, *only):
         argv = [HERE / "librados/run", str(self.cluster.conf), "--release", self.RELEASE, "--root", self.root,
                 "--seconds", str(CASE_SECONDS_MAX), "--env", f"RBD_FEATURES={features}",
