@@ -263,9 +263,16 @@ class Cluster(Daemons):
             print("\n".join(path.read_text(errors="replace").splitlines()[-25:]))
 
     def unexpected(self):
-        """Log lines that no test of a healthy cluster should cause."""
-        return [f"{path.name}: {line}" for path in sorted(self.dir.glob("*.log"))
-                for line in path.read_text(errors="replace").splitlines() if " ERROR " in line or "panic" in line]
+        """Log lines that no test of a healthy cluster should cause. A panic says where in its first line, and why in the next."""
+        found = []
+        for path in sorted(self.dir.glob("*.log")):
+            lines = path.read_text(errors="replace").splitlines()
+            for line, following in zip(lines, [*lines[1:], ""]):
+                if "panicked at" in line:
+                    found.append(f"{path.name}: {line} {following}")
+                elif " ERROR " in line:
+                    found.append(f"{path.name}: {line}")
+        return found
 
     def close(self):
         close_shells(self)
