@@ -51,9 +51,8 @@ impl Control {
     pub(super) fn send_pulse(&mut self, now: Time, fx: &mut Fx) {
         let (device, core) = (self.stalls.device(), self.stalls.core());
         let is_up = self.life.is_up() && self.is_up();
-        // One that went down for a stall goes on to tell of it.
-        let tells_of_stall = self.life.is_marked_down() && !device.max(core).is_zero();
-        if !is_up && !tells_of_stall {
+        // One that is down goes on to tell of its stall, or that it lives: the monitor learns that it was too early.
+        if !is_up && !self.life.is_marked_down() {
             self.pulses.next_at = None;
             return;
         }

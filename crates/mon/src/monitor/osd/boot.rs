@@ -40,6 +40,7 @@ impl Monitor {
             // The flag noup, or a boot from before the OSD was last up.
             self.send_maps_later(turn, conn, first);
         } else {
+            self.osd.patience.boots(turn.now, osd, m.boot_epoch != 0);
             self.osd.requests.boots.insert(osd, (addrs, m.clone()));
             self.osd.requests.owed.push((conn, first));
             self.beacon(osd, turn.now);

@@ -19,6 +19,9 @@ use wire::types::{Epoch, LogPriority, OsdXinfo, UTime};
 /// Beacons that may be missed in a row.
 const BEACONS_MISSED_MAX: u64 = 3;
 
+/// Time after which an OSD reports a partner (`shoal_partner_grace` by default).
+const PARTNER_GRACE: Duration = Duration::from_secs(2);
+
 /// Time in which the reports of others may contradict that of a partner.
 const HEARING: Duration = Duration::from_millis(500);
 
@@ -211,13 +214,20 @@ impl Monitor {
             let counter = self.osd.failures.get(&reporter).filter(|about| about.contains(target));
             counter.is_none_or(|about| (about.close, reporter) < (reporters.close, target))
         };
+        let max = self.options.osd_heartbeat_grace;
+        let partners_wait = self.osd.patience.allowed(target, PARTNER_GRACE, max, now);
+        let is_too_early = |report: &Report| {
+            let waits = report.evidence == Evidence::PartnerSilence && partners_wait > PARTNER_GRACE;
+            waits && report.failed_for(now) < partners_wait
+        };
         let (mut partners, mut partners_elsewhere) = (0, BTreeSet::new());
         let (mut everywhere, mut failed_for) = (BTreeSet::new(), Duration::MAX);
         for (&reporter, report) in &reporters.reports {
             let place = places.of(reporter);
             everywhere.insert(place);
             failed_for = failed_for.min(report.failed_for(now));
-            if report.is_close() && now.since(report.at) >= HEARING && is_believed(reporter) {
+            let has_waited = now.since(report.at) >= HEARING && !is_too_early(report);
+            if report.is_close() && has_waited && is_believed(reporter) {
                 partners += 1;
                 if place != own_place {
                     partners_elsewhere.insert(place);
@@ -230,7 +240,8 @@ impl Monitor {
             0 => (partners, min.min(places.osds_up().saturating_sub(1)), "osd"),
             _ => (partners_elsewhere.len(), min.min(there_are), level.as_str()),
         };
-        let why = if have >= need.max(1) {
+        let is_by_partners = have >= need.max(1);
+        let why = if is_by_partners {
             format!("({have} reporters from different {domain} that share placement groups with it)")
         } else {
             let grace = self.grace_of(target, reporters, failed_for, self.wall(now));
@@ -245,6 +256,9 @@ impl Monitor {
             )
         };
         if self.can_mark_down(target) {
+            if is_by_partners {
+                self.osd.patience.misses(now, target, failed_for);
+            }
             self.fail(target, &why, None);
         }
     }

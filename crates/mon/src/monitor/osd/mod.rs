@@ -9,6 +9,7 @@ mod creating;
 mod failure;
 mod mark_out;
 mod merging;
+mod patience;
 mod places;
 mod pulse;
 mod requests;
@@ -23,6 +24,7 @@ pub(super) use creating::Creations;
 use failure::Reporters;
 use machine::{ConnId, Time};
 use merging::Merges;
+use patience::Patience;
 use places::Places;
 use pulse::Pulses;
 use requests::{Requests, TempRequest};
@@ -48,6 +50,7 @@ pub(super) struct OsdWatch {
     failures: BTreeMap<i32, Reporters>,
     places: Places,
     pub(in crate::monitor) pulses: Pulses,
+    patience: Patience,
     /// OSDs that are down and in, since when this monitor has seen them so.
     down_since: BTreeMap<i32, Time>,
     clean_epochs: CleanEpochs,

@@ -2,12 +2,13 @@
 //! `shoal_pulse_grace`: long before peers report it or its beacons are missed.
 //!
 //! Whether an OSD is down is a matter of progress alone. No write is lost and no old value read when an OSD goes down by
-//! mistake: intervals and read leases see to that. A mistake costs a peering, so four things keep an OSD up:
+//! mistake: intervals and read leases see to that. A mistake costs a peering, so five things keep an OSD up:
 //!
 //! - A monitor that was paused itself adds the pause to every OSD's time: pulses may wait in its sockets.
 //! - An OSD is judged by its pulses only after its first one. Until then, and without this option, beacons and reports decide.
 //! - An OSD whose pulses came over a monitor that is gone or cut off gets the time to find another one ([`SEARCH`]).
 //! - The flags and ratios that hold back other reports hold back this one.
+//! - An OSD that was marked down by mistake gets more time ([`super::patience`]).
 //!
 //! A pulse that shows that the OSD hears no answers is none: an OSD that gets no maps must not stay up.
 //!
@@ -20,7 +21,7 @@ use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::MOSDPulse;
-use wire::types::{Epoch, OsdState};
+use wire::types::{Epoch, LogPriority, OsdState};
 
 /// Pause between two looks at the pulses.
 const LOOK: Duration = Duration::from_millis(100);
@@ -89,11 +90,16 @@ impl Monitor {
         } else {
             self.osd.pulses.stalls.insert(osd, (turn.now, stall));
         }
-        if !row.state.has(OsdState::UP) {
-            // It has stalled, or has not seen that it was marked down.
-            return;
+        let (is_up, is_heard) =
+            (row.state.has(OsdState::UP), m.number.saturating_sub(m.heard) <= UNHEARD_MAX);
+        if is_heard && self.osd.patience.hears(turn.now, osd, m.up_from) {
+            let allowed_s = self.pulse_grace_of(osd, turn.now).as_secs_f64();
+            let line =
+                format!("osd.{osd} was marked down too early: it may be silent for {allowed_s:.1} s now");
+            self.osd.requests.lines.push((LogPriority::INFO, line));
         }
-        if m.number.saturating_sub(m.heard) <= UNHEARD_MAX {
+        // One that is down tells of its stall, or that it lives.
+        if is_up && is_heard {
             let pulse = Pulse { at: turn.now, up_from: m.up_from, over: self.holder(conn) };
             self.osd.pulses.by_osd.insert(osd, pulse);
             self.osd.pulses.look_at.get_or_insert(turn.now + LOOK);
@@ -118,20 +124,27 @@ impl Monitor {
         self.judge_all(turn.now);
     }
 
+    /// The time without a pulse after which this OSD is marked down.
+    fn pulse_grace_of(&self, osd: i32, now: Time) -> Duration {
+        let max = self.options.osd_heartbeat_grace;
+        self.osd.patience.allowed(osd, self.options.pulse_grace, max, now)
+    }
+
     fn judge_silent_pulses(&mut self, now: Time) {
-        let grace = self.options.pulse_grace;
-        if grace.is_zero() {
+        if self.options.pulse_grace.is_zero() {
             return;
         }
         let pulses = &self.osd.pulses;
-        let silence = |pulse: &Pulse| now.since(pulse.at);
         let is_searching = |pulse: &Pulse| pulse.over.is_some_and(|monitor| self.is_unanswering(monitor));
-        let allowed = |pulse: &Pulse| if is_searching(pulse) { grace + SEARCH } else { grace };
-        let silent = pulses.by_osd.iter().filter(|(_, pulse)| silence(pulse) >= allowed(pulse));
-        let silent: Vec<(i32, Duration)> = silent.map(|(osd, pulse)| (*osd, silence(pulse))).collect();
-        for (osd, silence) in silent {
+        let silent = pulses.by_osd.iter().filter_map(|(&osd, pulse)| {
+            let grace = self.pulse_grace_of(osd, now);
+            let allowed = if is_searching(pulse) { grace + SEARCH } else { grace };
+            (now.since(pulse.at) >= allowed).then_some((osd, *pulse, allowed))
+        });
+        for (osd, pulse, allowed) in silent.collect::<Vec<_>>() {
             if self.can_mark_down(osd) && !self.osd.requests.downs.contains_key(&osd) {
-                let silent_s = silence.as_secs_f64();
+                self.osd.patience.marks_down(now, osd, pulse.up_from, pulse.at, allowed);
+                let silent_s = now.since(pulse.at).as_secs_f64();
                 let line = format!("osd.{osd} marked down after no sign of life for {silent_s:.3} seconds");
                 self.take_down(osd, line, None);
             }

@@ -122,6 +122,66 @@ fn pulses_of_an_earlier_process_keep_nobody_up() {
     assert_eq!(c.up(), [1, 2]);
 }
 
+/// A host without processor time: each markdown is a mistake, and makes the next silence.
+#[test]
+fn osd_that_was_only_late_gets_more_time() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(3, &[0, 1, 2]);
+    c.rounds(6, &[1, 2]);
+    assert_eq!(c.up(), [1, 2]);
+    // The late pulse is one of the process that was up.
+    c.pulse(0, 4, 3);
+    c.boot_with(0, |boot| boot.boot_epoch = 1);
+    c.rounds(1, &[0, 1, 2]);
+    assert_eq!(c.logged("osd.0 was marked down too early: it may be silent for 3.0 s now").len(), 1);
+    c.rounds(13, &[1, 2]);
+    assert_eq!(c.up(), [0, 1, 2], "it has three seconds");
+    c.rounds(4, &[1, 2]);
+    assert_eq!(c.up(), [1, 2]);
+    // A new process is judged as all are.
+    c.boot(0);
+    c.rounds(1, &[0, 1, 2]);
+    c.rounds(6, &[1, 2]);
+    assert_eq!(c.up(), [1, 2]);
+}
+
+#[test]
+fn osd_that_was_silent_for_long_gets_no_more_time() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(3, &[0, 1, 2]);
+    c.rounds(15, &[1, 2]);
+    c.pulse(0, 4, 3);
+    c.boot_with(0, |boot| boot.boot_epoch = 1);
+    c.rounds(60, &[0, 1, 2]);
+    c.rounds(6, &[1, 2]);
+    assert_eq!(c.up(), [1, 2]);
+}
+
+/// Its first peering makes the OSD silent again, to the monitor or to its partners.
+#[test]
+fn osd_that_comes_back_to_be_silent_again_gets_more_time() {
+    for is_missed_by_partners in [false, true] {
+        let mut c = Cluster::of(&["a", "b", "c"]);
+        c.rounds(3, &[0, 1, 2]);
+        for silent in [15, 6] {
+            c.rounds(silent, &[1, 2]);
+            assert_eq!(c.up(), [1, 2]);
+            c.boot_with(0, |boot| boot.boot_epoch = 1);
+            c.rounds(1, &[0, 1, 2]);
+        }
+        if !is_missed_by_partners {
+            c.rounds(13, &[1, 2]);
+            assert_eq!(c.up(), [0, 1, 2]);
+            continue;
+        }
+        [1, 2].into_iter().for_each(|reporter| c.report_partner(reporter, 0));
+        c.rounds(15, &[0, 1, 2]);
+        assert_eq!(c.up(), [0, 1, 2], "6 seconds");
+        c.rounds(10, &[0, 1, 2]);
+        assert_eq!(c.up(), [1, 2]);
+    }
+}
+
 #[test]
 fn flags_and_ratios_hold_pulses_back() {
     let mut c = Cluster::of(&["a", "b", "c", "d"]);
