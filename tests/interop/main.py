@@ -25,14 +25,15 @@ import harness
 GATE = ["test_replication", "test_options", "test_disk", "test_lab", "test_librados", "test_quorum", "test_commands", "test_move",
         "test_rados", "test_failures", "test_mon_rebuild", "test_devices", "test_lost", "test_thrash", "test_steps",
         "test_rolling", "test_store_pg", "test_quorum_cuts", "test_migration", "test_kills", "test_encryption",
-        "test_scrub", "test_rbd", "test_librbd", "test_snapshots", "test_copy_reads", "test_hosts",
+        "test_scrub", "test_rbd", "test_librbd", "test_rbd_faults", "test_snapshots", "test_copy_reads", "test_hosts",
+        "test_proxmox", "test_cinder", "test_ceph_csi", "test_go_ceph_rbd",
         "test_rados:mem", "test_caps", "test_cuts", "test_hangs", "test_shoal_client", "test_hostile", "test_death",
         "test_memory", "test_signals", "test_metrics", "test_restart",
         "test_restart:mem", "test_report", "test_top", "test_first_run", "test_modes", "test_reqid", "test_maps",
         "test_files", "test_names", "test_names:mem", "test_admin_socket", "test_mkfs", "test_upgrade",
         "test_python_rados", "test_go_ceph", "test_radosgw"]
-#: What only `--long` runs: they download and build a client, build an earlier program, take an hour, or
-#: have not passed ten times in a row yet (test_rbd_commands).
+#: What only `--long` runs: they download and build a client, build an earlier program, take more than two minutes
+#: (test_rbd_commands), or an hour.
 ONLY_LONG = ["test_rados_crate", "test_rbd_commands", "test_rolling_upgrade", "test_s3_tests"]
 ALL = sorted(path.stem for path in harness.HERE.glob("test_*.py"))
 assert {name.partition(":")[0] for name in GATE} | set(ONLY_LONG) == set(ALL), "a suite that nothing runs, or none of that name"

@@ -1,6 +1,6 @@
 //! Capabilities for the manager's commands (`MgrCap`): grants separated by commas or semicolons.
 //!
-//! `allow *`, `allow rw`, `allow profile read-only`, `allow service osd r`, `allow module NAME rw`,
+//! `allow *`, `allow rw`, `allow profile read-only`, `profile rbd pool=vms`, `allow service osd r`, `allow module NAME rw`,
 //! `allow command "pg dump" with dumpcontents=sum`, each optionally with `network CIDR`. Facts: `src/mgr/MgrCap.cc`.
 
 use std::collections::BTreeMap;
@@ -120,7 +120,8 @@ impl Grant {
 
 fn parse_grant(words: &[String], grants: &mut Vec<Grant>) -> Option<()> {
     let mut words = words.iter().map(String::as_str).peekable();
-    if words.next()? != "allow" {
+    // A profile needs no `allow`.
+    if words.next_if_eq(&"allow").is_none() && words.peek()?.split('=').next() != Some("profile") {
         return None;
     }
     let mut grant = Grant::default();
@@ -149,13 +150,19 @@ fn parse_grant(words: &[String], grants: &mut Vec<Grant>) -> Option<()> {
                     }
                 }
             }
+            // Arguments of a profile.
+            pair if profile.is_some() => {
+                let (name, text) = pair.split_once('=')?;
+                grant.args.push((name.to_owned(), Match::Equal(text.to_owned())));
+            }
             access => grant.access = Access::parse(access)?,
         }
     }
     match profile.as_deref() {
         None => grants.push(grant),
         Some(name) => {
-            grants.extend(profile_grants(name)?.into_iter().map(|g| Grant { network: grant.network, ..g }))
+            let limited = |g| Grant { network: grant.network, args: grant.args.clone(), ..g };
+            grants.extend(profile_grants(name)?.into_iter().map(limited))
         }
     }
     Some(())
@@ -257,6 +264,14 @@ mod tests {
             ("allow r network 10.1.0.0/16", "pg", "pg dump", "r", true),
             ("allow r network 10.2.0.0/16", "pg", "pg dump", "r", false),
             ("allow r network ::/0", "pg", "pg dump", "r", false),
+            ("profile read-only", "pg", "pg dump", "r", true),
+            ("profile=read-only", "pg", "pg dump", "r", true),
+            ("profile read-only dumpcontents=sum", "pg", "pg dump", "r", true),
+            ("profile read-only dumpcontents=all", "pg", "pg dump", "r", false),
+            ("profile read-only network 10.2.0.0/16", "pg", "pg dump", "r", false),
+            ("profile rbd pool=vms, allow r", "pg", "pg dump", "r", true),
+            ("profile rbd pool=vms", "pg", "pg dump", "r", false),
+            ("service pg r", "pg", "pg dump", "r", false),
             ("", "pg", "pg dump", "r", false),
             ("deny r", "pg", "pg dump", "r", false),
             ("allow q", "pg", "pg dump", "r", false),

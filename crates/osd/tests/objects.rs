@@ -308,6 +308,39 @@ fn a_silent_watcher_times_out_and_is_struck_from_the_object() {
     assert_eq!(watchers(&mut host), 0);
 }
 
+/// A client breaks the lock of another one and puts that on the blocklist: it need not wait for the other's watches.
+#[test]
+fn blocklisted_watchers_are_struck_from_the_object() {
+    let mut host = Host::serving();
+    host.ask("a", vec![write_full(b"")]);
+    for (conn, gid) in [(2, 4200), (3, 4300)] {
+        host.open(conn, gid);
+        let watch = osd_op::WatchParams { cookie: 5, op: op_value::WATCH_WATCH, ..Default::default() };
+        let request = host.request(object("a"), vec![OsdOp::new(OpCode::WATCH, watch, Bytes::new())]);
+        host.send(conn, request);
+        host.settle();
+    }
+    let watchers = |host: &mut Host| {
+        let reply = host.ask("a", vec![OsdOp::bare(OpCode::LIST_WATCHERS)]);
+        codec::decode_exact::<WatcherList>(&output(&reply, 0)).unwrap().entries
+    };
+    let before = watchers(&mut host);
+    assert_eq!(before.len(), 2);
+    let mut notify = OsdOp::bare(OpCode::NOTIFY);
+    notify.input = Bytes::from_static(b"\x01\0\0\0\x0a\0\0\0\0\0\0\0");
+    host.ask("a", vec![notify]);
+    // One of them is connected and silent, the other one's connection is lost.
+    host.close(3);
+    for watcher in &before {
+        host.view.blocklist.insert(EntityAddr { kind: AddrKind::ANY, ..watcher.addr });
+    }
+    host.map(Vec::new());
+    host.pass(Duration::ZERO);
+    let done = host.event(1).expect("the notification is complete");
+    assert_eq!((done.event, done.result), (op_value::EVENT_NOTIFY_COMPLETE, 0));
+    assert_eq!(watchers(&mut host), []);
+}
+
 #[test]
 fn a_notification_that_is_not_answered_in_time_says_who_did_not() {
     let mut host = Host::serving();

@@ -13,7 +13,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-pub use parse::CapParseError;
+pub use parse::{CapParseError, check_mgr};
 
 /// A set of read, write and execute permissions. Each service defines "execute" for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,4 +1,4 @@
-//! The text of a monitor capability.
+//! The text of a monitor capability, and a check of a manager capability's.
 //!
 //! ```text
 //! caps    := grant { (";" | ",") grant }
@@ -12,6 +12,9 @@
 //! word    := a-zA-Z0-9_./- ... | quoted with ' or "
 //! ```
 //! The alternatives of `grant` are tried in this order and the first that fits is taken, as stock does.
+//!
+//! A manager's capabilities have `pairs` behind a profile (`profile rbd pool=volumes`), and one alternative more:
+//! `"allow module" ("=" | " ") word ["with" pairs] rwx [network]` (`src/mgr/MgrCap.cc`). The manager reads what they mean.
 
 use super::{Allow, Constraint, Grant, Network, Scope, profiles};
 use std::collections::BTreeMap;
@@ -19,18 +22,31 @@ use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CapParseError {
-    #[error("mon capability parse failed, stopped at '{rest}' of '{text}'")]
-    StoppedAt { rest: String, text: String },
-    #[error("mon capability parse failed, stopped at end of '{text}'")]
-    StoppedAtEnd { text: String },
+    #[error("{service} capability parse failed, stopped at '{rest}' of '{text}'")]
+    StoppedAt { service: &'static str, rest: String, text: String },
+    #[error("{service} capability parse failed, stopped at end of '{text}'")]
+    StoppedAtEnd { service: &'static str, text: String },
 }
 
 pub(super) fn grants(text: &str) -> Result<Vec<Grant>, CapParseError> {
+    list("mon", text, Cursor::grant)
+}
+
+/// Checks the text of a manager's capability.
+pub fn check_mgr(text: &str) -> Result<(), CapParseError> {
+    list("mgr", text, Cursor::mgr_grant).map(drop)
+}
+
+fn list<'a, T>(
+    service: &'static str,
+    text: &'a str,
+    grant: impl Fn(&mut Cursor<'a>) -> Option<T>,
+) -> Result<Vec<T>, CapParseError> {
     let mut cursor = Cursor(text);
     let mut out = Vec::new();
     let mut rest = text;
-    while let Some(grant) = cursor.grant() {
-        out.push(grant);
+    while let Some(one) = grant(&mut cursor) {
+        out.push(one);
         rest = cursor.0;
         cursor.skip_blanks();
         if cursor.lit(";").or_else(|| cursor.lit(",")).is_none() {
@@ -40,8 +56,8 @@ pub(super) fn grants(text: &str) -> Result<Vec<Grant>, CapParseError> {
     }
     match (out.is_empty(), rest.is_empty()) {
         (false, true) => Ok(out),
-        (_, false) => Err(CapParseError::StoppedAt { rest: rest.into(), text: text.into() }),
-        (true, true) => Err(CapParseError::StoppedAtEnd { text: text.into() }),
+        (_, false) => Err(CapParseError::StoppedAt { service, rest: rest.into(), text: text.into() }),
+        (true, true) => Err(CapParseError::StoppedAtEnd { service, text: text.into() }),
     }
 }
 
@@ -51,8 +67,19 @@ struct Cursor<'a>(&'a str);
 
 impl<'a> Cursor<'a> {
     fn grant(&mut self) -> Option<Grant> {
+        self.first_of([Self::blanket, Self::profile, Self::service, Self::command])
+    }
+
+    fn mgr_grant(&mut self) -> Option<()> {
+        let blanket = |c: &mut Self| c.blanket().map(drop);
+        let service = |c: &mut Self| c.service().map(drop);
+        let command = |c: &mut Self| c.command().map(drop);
+        self.first_of([blanket, Self::mgr_profile, service, Self::mgr_module, command])
+    }
+
+    fn first_of<T, const N: usize>(&mut self, alternatives: [fn(&mut Self) -> Option<T>; N]) -> Option<T> {
         let start = *self;
-        for alternative in [Self::blanket, Self::profile, Self::service, Self::command] {
+        for alternative in alternatives {
             *self = start;
             self.skip_spaces();
             if let Some(grant) = alternative(self) {
@@ -90,6 +117,35 @@ impl<'a> Cursor<'a> {
         Some(Grant { scope: Scope::Profile(profiles::expand(&name)), network: self.network() })
     }
 
+    fn mgr_profile(&mut self) -> Option<()> {
+        self.optional(|c| {
+            c.lit("allow")?;
+            c.spaces()
+        });
+        self.lit("profile")?;
+        self.equals_or_spaces()?;
+        self.word()?;
+        self.optional(|c| {
+            c.spaces()?;
+            c.pairs()
+        });
+        self.network();
+        Some(())
+    }
+
+    fn mgr_module(&mut self) -> Option<()> {
+        self.lit("allow")?;
+        self.spaces()?;
+        self.lit("module")?;
+        self.equals_or_spaces()?;
+        self.word()?;
+        self.optional(Self::with_pairs);
+        self.spaces()?;
+        self.rwx()?;
+        self.network();
+        Some(())
+    }
+
     fn service(&mut self) -> Option<Grant> {
         self.lit("allow")?;
         self.spaces()?;
@@ -107,21 +163,26 @@ impl<'a> Cursor<'a> {
         self.lit("command")?;
         self.equals_or_spaces()?;
         let command = self.word()?;
-        let args = self.optional(|c| {
-            c.spaces()?;
-            c.lit("with")?;
-            c.spaces()?;
-            let mut args = BTreeMap::from([c.pair()?]);
-            while let Some((name, constraint)) = c.optional(|c| {
-                c.spaces()?;
-                c.pair()
-            }) {
-                args.insert(name, constraint);
-            }
-            Some(args)
-        });
-        let args = args.unwrap_or_default();
+        let args = self.optional(Self::with_pairs).unwrap_or_default();
         Some(Grant { scope: Scope::Command { command, args }, network: self.network() })
+    }
+
+    fn with_pairs(&mut self) -> Option<BTreeMap<String, Constraint>> {
+        self.spaces()?;
+        self.lit("with")?;
+        self.spaces()?;
+        self.pairs()
+    }
+
+    fn pairs(&mut self) -> Option<BTreeMap<String, Constraint>> {
+        let mut args = BTreeMap::from([self.pair()?]);
+        while let Some((name, constraint)) = self.optional(|c| {
+            c.spaces()?;
+            c.pair()
+        }) {
+            args.insert(name, constraint);
+        }
+        Some(args)
     }
 
     fn pair(&mut self) -> Option<(String, Constraint)> {
@@ -217,7 +278,7 @@ impl<'a> Cursor<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::caps::MonCap;
+    use crate::caps::{MonCap, check_mgr};
     use proptest::prelude::*;
 
     #[test]
@@ -262,18 +323,49 @@ mod tests {
         assert!(MonCap::parse("allow service mds").is_err());
     }
 
+    #[test]
+    fn manager_texts_of_the_guides_parse() {
+        for text in [
+            "allow *",
+            "allow rw",
+            "allow r network 10.0.0.0/8",
+            "profile rbd",
+            "profile rbd pool=volumes, profile rbd pool=vms",
+            "profile rbd pool=kube namespace='tenant'",
+            "profile rbd-read-only pool=images network 10.0.0.0/8",
+            "allow profile crash",
+            "allow module rbd_support rw",
+            "allow module rbd_support with pool=kube namespace prefix t r",
+            "allow service mds rw",
+            "allow command 'pg dump' with dumpcontents=sum",
+        ] {
+            assert_eq!(check_mgr(text), Ok(()), "{text}");
+        }
+        for (text, rest) in [
+            ("profile rbd pool=a, bogus", ", bogus"),
+            ("allow module rbd_support", "allow module rbd_support"),
+            ("allow module m with a rw", "allow module m with a rw"),
+        ] {
+            let said = format!("mgr capability parse failed, stopped at '{rest}' of '{text}'");
+            assert_eq!(check_mgr(text).unwrap_err().to_string(), said);
+        }
+        // A monitor's profile has no arguments.
+        assert!(MonCap::parse("profile rbd pool=volumes").is_err());
+    }
+
     proptest! {
         #[test]
         fn no_text_panics(text in ".{0,80}") {
-            let _ = MonCap::parse(&text);
+            let _ = (MonCap::parse(&text), check_mgr(&text));
         }
 
         #[test]
         fn no_sequence_of_words_panics(words in proptest::collection::vec(
-            prop_oneof!["allow", "profile", "service", "command", "with", "network", "prefix", "regex", "[rwx*=,;'\"]", "é"],
+            prop_oneof!["allow", "profile", "service", "module", "command", "with", "network", "prefix", "regex", "[rwx*=,;'\"]", "é"],
             0..12,
         )) {
-            let _ = MonCap::parse(&words.join(" "));
+            let text = words.join(" ");
+            let _ = (MonCap::parse(&text), check_mgr(&text));
         }
     }
 }

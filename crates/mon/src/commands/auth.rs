@@ -61,7 +61,8 @@ fn wanted_caps(ctx: &Ctx<'_>) -> Result<BTreeMap<String, String>, Answer> {
 
 fn check_caps(service: &str, text: &str) -> Result<(), String> {
     match service {
-        "mon" | "mgr" => MonCap::parse(text).map(drop).map_err(|e| e.to_string()),
+        "mon" => MonCap::parse(text).map(drop).map_err(|e| e.to_string()),
+        "mgr" => crate::caps::check_mgr(text).map_err(|e| e.to_string()),
         "osd" => wire::caps::OsdCap::parse(text).map(drop).map_err(|e| e.to_string()),
         "mds" if text.is_empty() || text.contains("allow") => Ok(()),
         "mds" => Err(format!("mds capability parse failed, stopped at '{text}' of '{text}'")),

@@ -16,6 +16,7 @@ use command::errno::{EAGAIN, ENOENT, EOPNOTSUPP, EPERM};
 use machine::ConnId;
 use machine::net::NetEffect;
 use std::collections::BTreeMap;
+use wire::caps::{Access, OsdCap, Rule, Scope, Spec};
 use wire::messages::{
     MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MRemoveSnaps, MStatfs, MStatfsReply, Message,
     PaxosHeader,
@@ -60,7 +61,7 @@ impl Monitor {
         once: Option<Once>,
     ) -> Result<Bytes, i32> {
         let session = self.sessions.get(&conn).ok_or(EPERM)?;
-        if m.fsid != self.states.head().monmap.fsid || !session.may("osd", Allow::W) {
+        if m.fsid != self.states.head().monmap.fsid || !self.may_change_pool(session, m) {
             return Err(EPERM);
         }
         if !self.can_propose() {
@@ -108,6 +109,21 @@ impl Monitor {
         changes.extend(once.map(|once| once.keep(&Answer { body: response.clone(), ..Answer::default() })));
         self.propose(turn.now, changes);
         Ok(response)
+    }
+
+    /// A self-managed snapshot takes the right to write in its pool, be it as a capability of the client's on OSDs: a client of
+    /// block images may read the maps alone (`OSDMonitor::enforce_pool_op_caps`).
+    fn may_change_pool(&self, session: &Session, m: &MPoolOp) -> bool {
+        if !matches!(m.op, MPoolOp::CREATE_UNMANAGED_SNAP | MPoolOp::DELETE_UNMANAGED_SNAP) {
+            return session.may("osd", Allow::W);
+        }
+        let pool = self.states.head().osdmap().pool_names.get(&i64::from(m.pool)).map(String::as_str);
+        let args = pool.map(|name| ("poolname".to_owned(), name.to_owned())).into_iter().collect();
+        if session.permits("osd", "osd pool op unmanaged-snap", &args, Allow::W) {
+            return true;
+        }
+        let text = self.states.committed.auth.caps(session.name(), "osd").unwrap_or_default();
+        OsdCap::parse(text).is_ok_and(|caps| writes_in(&caps, pool))
     }
 
     fn snap_changes(&self, m: &MPoolOp, wanted: SnapChange<'_>, now: UTime) -> Result<Vec<Change>, Answer> {
@@ -180,4 +196,13 @@ impl Monitor {
         let reply = MGetPoolStatsReply { paxos: PaxosHeader::default(), fsid: m.fsid, stats, per_pool };
         turn.send_message(conn, Message::with_tid(tid, reply));
     }
+}
+
+/// True if some grant lets its holder write objects of a pool: a grant for all pools, or, where the pool is there, one for it by
+/// name. A grant's network, namespace and pool tag do not count (`is_osd_writable` in `mon/OSDMonitor.cc`).
+fn writes_in(caps: &OsdCap, pool: Option<&str>) -> bool {
+    let everywhere = Scope::default();
+    let writes = |rule: &Rule| matches!(rule.spec, Spec::Access(access) if access.contains(Access::WRITE));
+    let covers = |scope: &Scope| *scope == everywhere || pool.is_some_and(|pool| scope.pool == pool);
+    caps.grants.iter().flat_map(|grant| &grant.rules).any(|rule| writes(rule) && covers(&rule.scope))
 }

@@ -184,9 +184,14 @@ impl Shard {
 
     pub(super) fn on_map(&mut self, now: Time, view: Arc<ClusterView>, orders: Vec<PgOrder>, fx: &mut Fx) {
         debug_assert!(view.epoch >= self.view.epoch, "maps come in order");
+        let blocklist_changed =
+            self.view.blocklist != view.blocklist || self.view.blocklist_ranges != view.blocklist_ranges;
         self.view = view;
         for order in orders {
             self.obey(now, order, fx);
+        }
+        if blocklist_changed {
+            self.expire_blocklisted_watches(now);
         }
         self.go_on_peering_all(now, fx);
         self.forget_ended_strays(fx);

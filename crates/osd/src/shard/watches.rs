@@ -375,6 +375,26 @@ impl Shard {
         }
     }
 
+    /// Watches of clients on the blocklist expire at once (`PrimaryLogPG::check_blocklisted_watchers`). A client that broke a lock
+    /// notifies and removes the object without a wait for the one that it put there.
+    pub(super) fn expire_blocklisted_watches(&mut self, now: Time) {
+        let Shard { pgs, view, timers, .. } = self;
+        for (pg, state) in pgs.iter_mut() {
+            for (object, context) in
+                state.objects.iter_mut().filter(|(_, context)| !context.watches.is_empty())
+            {
+                let Some(info) = context.state.info() else { continue };
+                for (&(cookie, client), watch) in &mut context.watches {
+                    let addr = info.watchers.get(&(cookie, client)).map(|info| info.addr);
+                    if addr.is_some_and(|addr| view.is_blocklisted(&addr)) {
+                        watch.expires = Some(now);
+                        timers.insert((now, Timer::Watch { pg, object, cookie, client }));
+                    }
+                }
+            }
+        }
+    }
+
     /// The watch has expired, and the object cannot change now: its PG is between two cores or not served, its log rests, or a
     /// member lacks the object.
     fn watch_must_wait(

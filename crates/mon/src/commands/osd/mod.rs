@@ -512,28 +512,57 @@ fn parse_addr(text: &str) -> Option<EntityAddr> {
     Some(EntityAddr { kind, nonce: nonce.parse().ok()?, socket: Some(with_port.parse().ok()?) })
 }
 
+/// A network as the map holds it: an address whose nonce is the number of bits that count.
+fn parse_network(text: &str) -> Result<EntityAddr, Answer> {
+    /// `entity_addr_t::TYPE_CIDR`.
+    const CIDR: wire::types::AddrKind = wire::types::AddrKind(4);
+    let (ip, bits) = text.split_once('/').unwrap_or((text, "0"));
+    let ip = ip.trim_matches(['[', ']']).parse::<std::net::IpAddr>().ok();
+    let (Some(ip), Ok(bits)) = (ip, bits.parse::<u32>()) else {
+        return Err(Answer::invalid(format!("unable to parse address {text}")));
+    };
+    let network = EntityAddr { kind: CIDR, nonce: bits, socket: Some((ip, 0).into()) };
+    if bits == 0 {
+        let shown = network.plain();
+        let what = format!("You specified a range command, but v2:{shown} does not parse as a CIDR range");
+        return Err(Answer::invalid(what));
+    }
+    if bits > if ip.is_ipv4() { 32 } else { 128 } {
+        return Err(Answer::invalid("Too many bits in range for that protocol!"));
+    }
+    Ok(network)
+}
+
 fn blocklist(ctx: &mut Ctx<'_>) -> Outcome {
     /// An hour.
     const EXPIRE_DEFAULT_S: f64 = 3600.0;
-    if ctx.args.get("range").is_some() {
-        return Err(Answer::error(command::errno::EOPNOTSUPP, "ranges cannot be blocklisted"));
-    }
     let text = ctx.args.required("addr")?;
-    let addr = parse_addr(&text).ok_or_else(|| Answer::invalid(format!("unable to parse address {text}")))?;
+    let is_range = ctx.args.get("range").is_some();
+    let addr = match is_range {
+        true => parse_network(&text)?,
+        false => {
+            parse_addr(&text).ok_or_else(|| Answer::invalid(format!("unable to parse address {text}")))?
+        }
+    };
     let mut step = step(ctx);
-    let shown = addr.plain().to_string();
+    let shown = if is_range { format!("cidr:{}", addr.plain()) } else { addr.plain().to_string() };
+    let map = ctx.state.osdmap();
+    let (listed, new, old) = match is_range {
+        true => (&map.range_blocklist, &mut step.new_range_blocklist, &mut step.old_range_blocklist),
+        false => (&map.blocklist, &mut step.new_blocklist, &mut step.old_blocklist),
+    };
     let operation = ctx.args.text("blocklistop").or_else(|| ctx.args.text("blacklistop"));
     if operation.as_deref() == Some("rm") {
-        if !ctx.state.osdmap().blocklist.contains_key(&addr) {
+        if !listed.contains_key(&addr) {
             return Ok(Answer::ok(format!("{shown} isn't blocklisted")));
         }
-        step.old_blocklist.push(addr);
+        old.push(addr);
         propose(ctx, step)?;
         return Ok(Answer::ok(format!("un-blocklisting {shown}")));
     }
     let seconds = ctx.args.float("expire").unwrap_or(EXPIRE_DEFAULT_S).max(0.0);
     let until = UTime::from_nanos(ctx.now.as_nanos() + (seconds * 1e9) as u64);
-    step.new_blocklist.insert(addr, until);
+    new.insert(addr, until);
     propose(ctx, step)?;
     let until = wire::text::stamp(until);
     let seconds = command::json::general(seconds, 6);
@@ -541,22 +570,28 @@ fn blocklist(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn blocklist_ls(ctx: &mut Ctx<'_>) -> Outcome {
-    let list = &ctx.state.osdmap().blocklist;
+    let map = ctx.state.osdmap();
+    let one = |(addr, until): (&EntityAddr, &UTime)| (addr.plain().to_string(), wire::text::stamp(*until));
+    let hosts = || map.blocklist.iter().map(one);
+    let networks = || map.range_blocklist.iter().map(one);
     let json = || {
-        Json::array(list.iter().map(|(addr, until)| {
-            object! { "addr" => addr.plain().to_string(), "until" => wire::text::stamp(*until) }
-        }))
+        let hosts = hosts().map(|(addr, until)| object! { "addr" => addr, "until" => until });
+        let networks = networks().map(|(range, until)| object! { "range" => range, "until" => until });
+        Json::array(hosts.chain(networks))
     };
     let plain = || {
-        list.iter().map(|(addr, until)| format!("{} {}\n", addr.plain(), wire::text::stamp(*until))).collect()
+        let hosts = hosts().map(|(addr, until)| format!("{addr} {until}\n"));
+        hosts.chain(networks().map(|(range, until)| format!("cidr:{range} {until}\n"))).collect()
     };
-    Ok(ctx.show(json, plain).with_status(format!("listed {} entries", list.len())))
+    let count = map.blocklist.len() + map.range_blocklist.len();
+    Ok(ctx.show(json, plain).with_status(format!("listed {count} entries")))
 }
 
 fn blocklist_clear(ctx: &mut Ctx<'_>) -> Outcome {
     let mut step = step(ctx);
     step.old_blocklist = ctx.state.osdmap().blocklist.keys().copied().collect();
-    if !step.old_blocklist.is_empty() {
+    step.old_range_blocklist = ctx.state.osdmap().range_blocklist.keys().copied().collect();
+    if !step.old_blocklist.is_empty() || !step.old_range_blocklist.is_empty() {
         propose(ctx, step)?;
     }
     Ok(Answer::ok(" removed all blocklist entries"))

@@ -151,6 +151,35 @@ fn keys_are_made_shown_changed_and_removed() {
 }
 
 #[test]
+fn blocklist_takes_networks_and_lets_them_in_again() {
+    let (mut f, admin) = fixture();
+    let command = |operation: &str, addr: &str| {
+        format!(r#"{{"prefix":"osd blocklist","range":"range","blocklistop":"{operation}","addr":"{addr}"}}"#)
+    };
+    for (addr, said) in [
+        ("10.9.8.0/33", "Too many bits in range for that protocol!"),
+        ("10.9.8.0", "You specified a range command, but v2:10.9.8.0:0/0 does not parse as a CIDR range"),
+        ("10.9.8/24", "unable to parse address 10.9.8/24"),
+    ] {
+        let (errno, text, _) = f.command(admin, &command("add", addr));
+        assert_eq!((errno, text.as_str()), (EINVAL, said));
+    }
+    for addr in ["10.9.8.0/24", "[fd00::]/8"] {
+        assert_eq!(f.command(admin, &command("add", addr)).0, 0, "{addr}");
+    }
+    assert_eq!(f.monitor.state().osdmap().range_blocklist.len(), 2);
+    assert!(f.monitor.state().osdmap().blocklist.is_empty());
+    let listed = f.ok(admin, r#"{"prefix":"osd blocklist ls"}"#);
+    assert!(listed.contains("cidr:10.9.8.0:0/24 "), "{listed}");
+    for said in ["un-blocklisting cidr:10.9.8.0:0/24", "cidr:10.9.8.0:0/24 isn't blocklisted"] {
+        let (errno, text, _) = f.command(admin, &command("rm", "10.9.8.0/24"));
+        assert_eq!((errno, text.as_str()), (0, said));
+    }
+    f.ok(admin, r#"{"prefix":"osd blocklist clear"}"#);
+    assert!(f.monitor.state().osdmap().range_blocklist.is_empty());
+}
+
+#[test]
 fn configuration_is_set_shown_and_cleared() {
     let (mut f, admin) = fixture();
     f.ok(admin, r#"{"prefix":"config set","who":"osd","name":"debug osd","value":"1"}"#);

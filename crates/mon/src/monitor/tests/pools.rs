@@ -1,10 +1,11 @@
 //! Pools that change by the clock: a quota is reached, an application is missing.
 
-use super::{AuthMode, Fixture, parse};
+use super::{AuthMode, FSID, Fixture, parse};
 use codec::Encode;
+use command::errno::EPERM;
 use machine::ConnId;
 use std::time::Duration;
-use wire::messages::{Body, MMonMgrReport, MRemoveSnaps, PaxosHeader};
+use wire::messages::{Body, MMonMgrReport, MPoolOp, MRemoveSnaps, PaxosHeader};
 use wire::types::{HealthChecks, PgMapDigest, PoolFlags, PoolStat, SnapId};
 
 /// The manager says how much is in pool 1.
@@ -54,6 +55,49 @@ fn a_pool_at_its_limit_is_full_until_it_is_below() {
     assert!(is_full(&f), "the other limit is reached as well");
     report(&mut f, mgr, 11, (1 << 20) - 1);
     assert!(!is_full(&f));
+}
+
+#[test]
+fn self_managed_snapshot_takes_the_right_to_write_in_its_pool() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    for name in ["p", "q"] {
+        f.ok(admin, &format!(r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":4}}"#));
+    }
+    let pool = |f: &Fixture, name: &str| f.monitor.state().osdmap().pool_by_name(name).unwrap() as u32;
+    let (p, q) = (pool(&f, "p"), pool(&f, "q"));
+    let mut port = 5100;
+    let mut result = |f: &mut Fixture, caps: &str, pool: u32, op: u32| {
+        port += 1;
+        let name = format!("client.c{port}");
+        f.ok(admin, &format!(r#"{{"prefix":"auth get-or-create","entity":"{name}","caps":[{caps}]}}"#));
+        let client = f.connect(&name, port);
+        let paxos = PaxosHeader::default();
+        f.send(
+            client,
+            MPoolOp { paxos, fsid: FSID, pool, op, snap: SnapId(0), name: "n".into(), crush_rule: -1 },
+        );
+        f.pass(Duration::from_secs(2));
+        let replies = f.received(client).into_iter();
+        let mut results = replies.filter_map(|body| match body {
+            Body::MPoolOpReply(reply) => Some(reply.result),
+            _ => None,
+        });
+        results.next_back().expect("no reply")
+    };
+    let (make, create, snap) = (MPoolOp::CREATE_UNMANAGED_SNAP, MPoolOp::CREATE, MPoolOp::CREATE_SNAP);
+    let of_p = r#""mon","profile rbd","osd","profile rbd pool=p""#;
+    assert_eq!(result(&mut f, of_p, p, make), 0);
+    assert_eq!(result(&mut f, of_p, q, make), -EPERM);
+    assert_eq!(result(&mut f, of_p, 99, make), -EPERM, "no such pool");
+    assert_eq!(result(&mut f, of_p, p, snap), -EPERM, "a snapshot of the pool takes more");
+    assert_eq!(result(&mut f, of_p, 0, create), -EPERM);
+    let everywhere = r#""mon","allow r","osd","allow rwx""#;
+    assert_eq!([p, q].map(|pool| result(&mut f, everywhere, pool, make)), [0, 0]);
+    let reads = r#""mon","profile rbd","osd","profile rbd-read-only pool=p""#;
+    assert_eq!(result(&mut f, reads, p, make), -EPERM);
+    let by_command = r#""mon","allow command 'osd pool op unmanaged-snap' with poolname=p""#;
+    assert_eq!([p, q].map(|pool| result(&mut f, by_command, pool, make)), [0, -EPERM]);
 }
 
 #[test]
