@@ -107,7 +107,7 @@ class ImagesUnderFaults(ClusterTest):
                 rounds += 1
         self.assertTrue(killer.deaths)
         self.rbd("rm", "--no-progress", "disk")
-        # Nothing of the images stays, no copy differs.
+        # Nothing of the images stays.
         pgs = replicated.Pgs(self.client)
         eventually(lambda: not [name for name in self.client.rados("-p", POOL, "ls").text.split() if "rbd_data" in name], 60)
         pgs.wait_clean()
