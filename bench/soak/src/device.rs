@@ -243,6 +243,11 @@ impl Medium {
         self.counts
     }
 
+    /// Memory of the marks of a full device.
+    pub fn marks_bytes(size: u64) -> u64 {
+        size / BLOCK as u64 * size_of::<u32>() as u64
+    }
+
     /// Memory of the model, which is not the store's.
     pub fn memory_bytes(&self) -> u64 {
         let marks = self.marks.iter().flatten().count() as u64 * ZONE * 4;

@@ -12,7 +12,9 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use store::{Answer, Collection, Completion, ObjectStore, ReadError, ReadRequest, Transaction, Usage};
+use store::{
+    Answer, Change, Collection, Completion, ObjectStore, ReadError, ReadRequest, Transaction, Usage,
+};
 
 /// Operations whose latencies are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -93,6 +95,13 @@ pub struct Driver {
     trace: Trace,
     cpu_ns: u64,
     out: Vec<Completion>,
+}
+
+/// A call into the store, for the trace of long turns.
+struct Called {
+    name: &'static str,
+    changes: usize,
+    bytes: u64,
 }
 
 /// Maximum time of a histogram; longer ones are counted as this.
@@ -212,21 +221,26 @@ impl Driver {
 
     pub fn submit(&mut self, kind: Kind, transaction: Transaction) -> u64 {
         let shard = self.shard_of(transaction.collection);
-        self.call(kind, shard, |shard, tag| shard.submit(tag, transaction))
+        let (changes, bytes) =
+            (transaction.changes.len(), transaction.changes.iter().map(Change::growth).sum());
+        let called = Called { name: "submit", changes, bytes };
+        self.call(kind, shard, called, |shard, tag| shard.submit(tag, transaction))
     }
 
     pub fn read(&mut self, kind: Kind, request: ReadRequest) -> u64 {
         let shard = self.shard_of(request.collection);
-        self.call(kind, shard, |shard, tag| shard.read(tag, request))
+        let called = Called { name: "read", changes: 0, bytes: 0 };
+        self.call(kind, shard, called, |shard, tag| shard.read(tag, request))
     }
 
-    fn call(&mut self, kind: Kind, shard: usize, call: impl FnOnce(&mut Shard, u64)) -> u64 {
+    fn call(&mut self, kind: Kind, shard: usize, called: Called, call: impl FnOnce(&mut Shard, u64)) -> u64 {
         self.next_tag += 1;
         let tag = self.next_tag;
         self.in_flight.insert(tag, (kind, self.clock.now()));
         self.trace.begin(&self.clock);
         let ((), used) = self.clock.turn(|| call(&mut self.shards[shard].0, tag));
-        self.trace.end("submit", used);
+        let Called { name, changes, bytes } = called;
+        self.trace.end(|| format!("{name} {kind:?} of {changes} changes, {bytes} bytes"), used);
         self.cpu_ns += used;
         self.turns.saturating_record(used);
         tag
@@ -251,7 +265,7 @@ impl Driver {
         for (shard, _) in &mut self.shards {
             self.trace.begin(&self.clock);
             let (busy, used) = self.clock.turn(|| shard.poll(&mut self.out));
-            self.trace.end("poll", used);
+            self.trace.end(|| "poll".into(), used);
             is_busy |= busy;
             self.cpu_ns += used;
             self.turns.saturating_record(used);

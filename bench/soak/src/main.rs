@@ -79,7 +79,7 @@ struct Args {
     #[arg(long, value_name = "NS")]
     turn_ns: Option<u64>,
     /// Memory that is touched and freed before, in MiB. The first use of a page costs a virtual machine's host a fault of up to
-    /// milliseconds, which counts as the turn's. [default: the caches and 1 GiB]
+    /// milliseconds, which counts as the turn's. [default: the caches, 1 GiB, and the model's marks of a full device]
     #[arg(long, value_name = "MIB")]
     warm_mib: Option<usize>,
     /// Seed of the random operations.
@@ -131,8 +131,9 @@ fn warm_up(mib: usize) {
 
 fn main() {
     let args = Args::parse();
-    warm_up(args.warm_mib.unwrap_or(args.cache_mib + 1024));
     let device_bytes = args.gib << 30;
+    let marks_mib = (device::Medium::marks_bytes(device_bytes) >> 20) as usize;
+    warm_up(args.warm_mib.unwrap_or(args.cache_mib + 1024 + marks_mib));
     let population = Population::of(device_bytes, args.fill);
     let lengths = Lengths {
         measured: args.measured,

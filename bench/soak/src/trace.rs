@@ -1,5 +1,8 @@
 //! Long turns, told on standard error with the time of each of their phases.
 //!
+//! A line names the call (for a submission the operation, its changes and bytes), each phase of 0.1 ms and more with its page
+//! faults, and the rest that belongs to no phase.
+//!
 //! Time that the hypervisor takes away counts as the thread's, so a long turn may be idle, and the first use of a page costs a
 //! virtual machine's host a fault. With `--turn-ns` the soak's clock moves by a fixed time a turn: runs of one seed then do
 //! the same work in the turn of the same number, and a turn that is long in two runs is the store's.
@@ -27,8 +30,20 @@ pub struct Trace {
 #[derive(Default)]
 struct Phases {
     at_ns: Cell<u64>,
-    times_ns: RefCell<BTreeMap<Phase, u64>>,
+    /// Page faults of the process when they were looked at last.
+    faults: Cell<u64>,
+    spent: RefCell<BTreeMap<Phase, Spent>>,
 }
+
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    ns: u64,
+    faults: u64,
+}
+
+/// Time of a phase from which on its page faults are looked at: the look costs microseconds. Faults of shorter phases before
+/// it count as its own.
+const FAULTS_COUNTED_NS: u64 = 100_000;
 
 #[derive(Clone, Copy, Default)]
 struct Marks {
@@ -41,7 +56,7 @@ impl Trace {
         Trace {
             limit_ns: limit_ms.map_or(u64::MAX, |ms| (ms * 1e6) as u64),
             phases: Rc::default(),
-            statistics: limit_ms.map(|_| File::open("/proc/self/stat").expect("/proc is mounted")),
+            statistics: limit_ms.map(|_| open_statistics()),
             turns: 0,
             soak_phase: String::new(),
             began: Marks::default(),
@@ -54,10 +69,17 @@ impl Trace {
             return;
         }
         let (phases, clock) = (self.phases.clone(), clock.clone());
+        let statistics = open_statistics();
         shard.observe_phases(move |phase| {
             let now = clock.store_ns();
             let used = now.saturating_sub(phases.at_ns.replace(now));
-            *phases.times_ns.borrow_mut().entry(phase).or_default() += used;
+            let mut spent = phases.spent.borrow_mut();
+            let spent = spent.entry(phase).or_default();
+            spent.ns += used;
+            if used >= FAULTS_COUNTED_NS {
+                let faults = clock.model(|| minor_faults(&statistics));
+                spent.faults += faults - phases.faults.replace(faults);
+            }
         });
     }
 
@@ -74,30 +96,44 @@ impl Trace {
         self.turns += 1;
         if let Some(statistics) = &self.statistics {
             self.began = Marks::now(statistics);
-            self.phases.times_ns.borrow_mut().clear();
+            self.phases.spent.borrow_mut().clear();
+            self.phases.faults.set(self.began.page_faults);
             self.phases.at_ns.set(clock.store_ns());
         }
     }
 
-    /// The turn has used so much processor time.
-    pub fn end(&mut self, what: &str, used_ns: u64) {
+    /// The turn has used so much processor time. `what` names the call.
+    pub fn end(&mut self, what: impl FnOnce() -> String, used_ns: u64) {
         let Some(statistics) = self.statistics.as_ref().filter(|_| used_ns >= self.limit_ns) else { return };
         let (began, ended) = (self.began, Marks::now(statistics));
-        let mut phases: Vec<(Phase, u64)> = self.phases.times_ns.borrow().clone().into_iter().collect();
-        phases.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-        let phases: Vec<String> =
-            phases.iter().take(4).map(|(phase, ns)| format!("{phase:?} {:.2}", *ns as f64 / 1e6)).collect();
+        let mut phases: Vec<(Phase, Spent)> = self.phases.spent.borrow().clone().into_iter().collect();
+        phases.sort_by_key(|(_, spent)| std::cmp::Reverse(spent.ns));
+        let rest_ns = used_ns.saturating_sub(phases.iter().map(|(_, spent)| spent.ns).sum());
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let long = phases.iter().filter(|(_, spent)| spent.ns >= FAULTS_COUNTED_NS);
+        let long: Vec<String> = long
+            .map(|(phase, spent)| match spent.faults {
+                0 => format!("{phase:?} {:.2}", ms(spent.ns)),
+                faults => format!("{phase:?} {:.2} with {faults} faults", ms(spent.ns)),
+            })
+            .collect();
         eprintln!(
-            "turn {} ({}, {what}): {:.2} ms ({}); {} page faults; monotonic {} to {}",
+            "turn {} ({}, {}): {:.2} ms ({}; rest {:.2}); {} page faults; monotonic {} to {}",
             self.turns,
             self.soak_phase,
-            used_ns as f64 / 1e6,
-            phases.join(", "),
+            what(),
+            ms(used_ns),
+            long.join(", "),
+            ms(rest_ns),
             ended.page_faults - began.page_faults,
             began.monotonic_ns,
             ended.monotonic_ns,
         );
     }
+}
+
+fn open_statistics() -> File {
+    File::open("/proc/self/stat").expect("/proc is mounted")
 }
 
 impl Marks {

@@ -32,6 +32,8 @@ pub enum PlantedBug {
     StoppedBeforeCheckpoint,
     /// A block is allocated while a read of it is in flight.
     ReadNotPinned,
+    /// A batch is sealed between two parts of a transaction.
+    SealedBetweenParts,
     /// A memtable is frozen between two transactions of a batch: tables have a part of a log record.
     MemtableEndsWithinBatch,
     /// A patch is made from the value that the tables have, without the changes in memory.

@@ -75,10 +75,34 @@ impl StagedRun {
     }
 }
 
+/// Sums over runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunSums {
+    pub runs: usize,
+    pub blocks: usize,
+    pub data_bytes: usize,
+}
+
+impl RunSums {
+    fn add(&mut self, run: &StagedRun) {
+        self.runs += 1;
+        self.blocks += run.crcs.len();
+        self.data_bytes += run.data.len();
+    }
+
+    fn subtract(&mut self, run: &StagedRun) {
+        self.runs -= 1;
+        self.blocks -= run.crcs.len();
+        self.data_bytes -= run.data.len();
+    }
+}
+
 #[derive(Default)]
 pub struct Staged {
     /// Runs of the open batch, by first block.
     open: BTreeMap<u64, StagedRun>,
+    /// Kept with them: a fragmented write has a thousand runs, and each transaction asks whether the batch has room.
+    open_sums: RunSums,
     /// Runs of sealed batches.
     sealed: BTreeMap<u64, StagedRun>,
     deferred_bytes: u64,
@@ -92,6 +116,9 @@ impl Staged {
             self.deferred_bytes += run.data.len() as u64;
             *self.unplaced.entry(run.batch).or_default() += 1;
         }
+        if run.stage == Stage::Open {
+            self.open_sums.add(&run);
+        }
         let runs = if run.stage == Stage::Open { &mut self.open } else { &mut self.sealed };
         let old = runs.insert(start, run);
         debug_assert!(old.is_none(), "block {start} is staged twice");
@@ -99,11 +126,17 @@ impl Staged {
 
     /// Takes the runs of the open batch.
     pub fn take_open(&mut self) -> BTreeMap<u64, StagedRun> {
+        self.open_sums = RunSums::default();
         std::mem::take(&mut self.open)
     }
 
     pub fn open_runs(&self) -> impl Iterator<Item = &StagedRun> {
         self.open.values()
+    }
+
+    /// Sums over the runs of the open batch.
+    pub fn open_sums(&self) -> RunSums {
+        self.open_sums
     }
 
     /// The contents of a staged block.
@@ -127,7 +160,7 @@ impl Staged {
             .map(|(start, _)| *start)
             .collect();
         for start in touched {
-            let run = if open { self.open.remove(&start) } else { self.remove(start) };
+            let run = if open { self.remove_open(start) } else { self.remove(start) };
             let run = run.expect("found just now");
             let (from, to) = (gone.start.max(start) - start, gone.end().min(start + run.blocks()) - start);
             if to < run.blocks() {
@@ -137,6 +170,12 @@ impl Staged {
                 self.insert(start, run.part(0, from));
             }
         }
+    }
+
+    fn remove_open(&mut self, start: u64) -> Option<StagedRun> {
+        let run = self.open.remove(&start)?;
+        self.open_sums.subtract(&run);
+        Some(run)
     }
 
     /// Removes a run of a sealed batch.
@@ -213,6 +252,7 @@ mod tests {
         staged.forget(Run::new(12, 1));
         let left: Vec<u8> = (10..15).map(|b| staged.block(b).map_or(0, |d| d[0])).collect();
         assert_eq!(left, [1, 4, 0, 4, 2]);
+        assert_eq!(staged.open_sums(), RunSums { runs: 2, blocks: 2, data_bytes: 2 * BLOCK });
         assert!(staged.is_placed(0) && !staged.is_placed(1));
         staged.forget(Run::new(10, 1));
         assert!(!staged.is_placed(1));

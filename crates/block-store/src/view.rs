@@ -67,6 +67,11 @@ impl View<'_> {
         self.index.hold(self.ticket);
     }
 
+    /// The ticket comes again, whether or not it waits: answers of the tables are remembered for it.
+    pub fn keep_answers(&mut self) {
+        self.index.keep_answers(self.ticket);
+    }
+
     /// Visits up to `max` entries of `from..to`. Returns true if there are more.
     pub fn scan(
         &mut self,

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 /// Queries of one caller in a row that are not remembered: [`super::recent`] has them.
 const SKIPPED: usize = 64;
 /// Answers of one caller that are remembered.
-const ANSWERS_OF_ONE_MAX: usize = 1 << 13;
-/// Answers of all waiting callers. At more all are forgotten: a caller may never come back.
-const ANSWERS_MAX: usize = 1 << 14;
+const ANSWERS_OF_ONE_MAX: usize = 1 << 15;
+/// Answers of all waiting callers, some 20 MB. At more the newest callers' are forgotten: the oldest ones get further, so that
+/// callers that have no room together do not take it from each other in turns.
+const ANSWERS_MAX: usize = 1 << 17;
 
 #[derive(Default)]
 pub struct Memos {
@@ -50,19 +51,20 @@ impl Memos {
         if std::mem::take(&mut self.waits)
             && let Some(before) = before.filter(|_| !self.answers.is_empty())
         {
-            if self.kept_answers > ANSWERS_MAX {
-                self.kept.clear();
-                self.kept_answers = 0;
-            }
             self.kept_answers += self.answers.len();
             self.kept.insert(before, std::mem::take(&mut self.answers));
+            while self.kept_answers > ANSWERS_MAX
+                && let Some((_, forgotten)) = self.kept.pop_last()
+            {
+                self.kept_answers -= forgotten.len();
+            }
         }
         self.asked = 0;
         self.answers.clear();
         if !self.kept.is_empty()
             && let Some(answers) = self.kept.remove(&ticket)
         {
-            self.kept_answers = self.kept_answers.saturating_sub(answers.len());
+            self.kept_answers -= answers.len();
             self.answers = answers;
         }
     }
@@ -134,6 +136,28 @@ mod tests {
         memos.begin_caller();
         ask(&mut memos, 1, 3 * ANSWERS_OF_ONE_MAX as u64);
         assert!(memos.answers.len() <= ANSWERS_OF_ONE_MAX);
+    }
+
+    #[test]
+    fn newest_callers_answers_go_when_there_are_too_many() {
+        let mut memos = Memos::default();
+        let callers = 3 * (ANSWERS_MAX / ANSWERS_OF_ONE_MAX) as u64;
+        for ticket in (0..callers).rev() {
+            ask(&mut memos, ticket, 2 * ANSWERS_OF_ONE_MAX as u64);
+            memos.hold(Ticket(ticket));
+        }
+        memos.begin(Ticket(callers));
+        let mut count = 0;
+        for ticket in 0..callers {
+            memos.begin(Ticket(ticket));
+            let is_kept = memos.find(&99_u64.to_be_bytes(), 99).is_some();
+            assert_eq!(is_kept, ticket < (ANSWERS_MAX / ANSWERS_OF_ONE_MAX) as u64, "{ticket}");
+            count += memos.answers.len();
+            memos.hold(Ticket(ticket));
+        }
+        assert_eq!(count, ANSWERS_MAX);
+        memos.begin(Ticket(callers));
+        assert_eq!(memos.kept_answers, ANSWERS_MAX);
     }
 
     #[test]

@@ -449,6 +449,11 @@ impl Index {
         self.reads.hold_touched_of(ticket);
     }
 
+    /// The ticket comes again without a wait: answers of the tables are remembered for it.
+    pub fn keep_answers(&mut self, ticket: Ticket) {
+        self.memos.hold(ticket);
+    }
+
     /// Visits the entries with `from <= key < to`, in order, each with its newest value.
     pub fn scan(
         &mut self,

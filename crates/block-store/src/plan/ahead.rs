@@ -43,7 +43,7 @@ impl Plan<'_> {
         if units.is_empty() { Wait::Index } else { Wait::Units(units) }
     }
 
-    fn look_at_change(&mut self, collection: Collection, change: &Change) -> Result<(), Wait> {
+    pub(super) fn look_at_change(&mut self, collection: Collection, change: &Change) -> Result<(), Wait> {
         if let Some(id) = change.content_of() {
             let Some(mut object) = self.stored_object(collection, id)? else { return Ok(()) };
             return self.look_at_contents(&mut object, change);
@@ -119,7 +119,11 @@ impl Plan<'_> {
     }
 
     /// An object as it is stored; `None` if it is not.
-    fn stored_object(&mut self, collection: Collection, id: &ObjectId) -> Result<Option<OpenObject>, Wait> {
+    pub(super) fn stored_object(
+        &mut self,
+        collection: Collection,
+        id: &ObjectId,
+    ) -> Result<Option<OpenObject>, Wait> {
         let key = self.key_of(collection, id);
         let record = self.record_at(&key, id)?;
         Ok(record.map(|record| OpenObject::new(collection, id, key, record, false)))

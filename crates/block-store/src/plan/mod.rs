@@ -17,11 +17,13 @@ mod layers;
 mod log;
 mod objects;
 mod omap;
+mod parts;
 mod sharing;
 
 #[cfg(test)]
 pub use cleaning::CLEANING_STEPS_MAX;
 pub use cleaning::Cleanup;
+pub use parts::{Rest, is_divisible, log_bytes_bound};
 
 use crate::format::Totals;
 use crate::object::collection::CollectionRecord;
@@ -76,6 +78,8 @@ pub struct Plan<'a> {
     missing: SmallVec<[u64; 4]>,
     /// The change that waits has started the reads of all missing blocks that it knows.
     asked_for_all: bool,
+    /// Earlier parts of the transaction are applied.
+    continues: bool,
 }
 
 /// What a complete plan does.
@@ -136,6 +140,7 @@ impl<'a> Plan<'a> {
             open: None,
             missing: SmallVec::new(),
             asked_for_all: false,
+            continues: false,
         }
     }
 

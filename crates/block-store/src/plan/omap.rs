@@ -43,7 +43,12 @@ impl Plan<'_> {
     /// The visible value of a key of an object's omap, whose layers were looked at.
     fn omap_before(&mut self, object: &OpenObject, number: u64, name: &[u8]) -> Result<Before, Wait> {
         if object.omap_is_new {
-            let value = self.effect.keys.get(&key::omap(number, name)).cloned().flatten();
+            let key = key::omap(number, name);
+            let value = match self.effect.keys.get(&key) {
+                Some(changed) => changed.clone(),
+                None if self.continues => self.view.index.peek_memtables(&key).cloned().flatten(),
+                None => None,
+            };
             return Ok(value.map_or(Before::Nothing, Before::Value));
         }
         match self.find_omap_value(number, &object.omap_ancestors, name) {

@@ -10,7 +10,7 @@
 //! has the sequence of the last batch that was durable when it was sealed.
 
 use super::cleaner::CLEANING_BATCH_BYTES;
-use super::{DataRequest, Shard};
+use super::{DataRequest, Phase, Shard};
 use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{
@@ -60,6 +60,10 @@ pub(super) enum Fit {
 struct Batch {
     record: RecordBuilder,
     tags: Vec<u64>,
+    /// Job of a transaction that is applied in parts, and of which this batch does not have the last part. The batch is not
+    /// sealed and takes nothing else meanwhile. It counts as open even if its parts have not changed anything yet: a checkpoint
+    /// begins between two batches, with the mark of the earlier one.
+    divided: Option<u64>,
 }
 
 struct Flight {
@@ -81,11 +85,15 @@ const CONCURRENCY_MEMORY: usize = 16;
 impl Batch {
     /// A batch with the capacity of the last one.
     fn after(entries_len: usize) -> Batch {
-        Batch { record: RecordBuilder::with_capacity(entries_len + entries_len / 8), tags: Vec::new() }
+        Batch {
+            record: RecordBuilder::with_capacity(entries_len + entries_len / 8),
+            tags: Vec::new(),
+            divided: None,
+        }
     }
 
     fn is_empty(&self) -> bool {
-        self.record.entries_len() == 0 && self.tags.is_empty()
+        self.record.entries_len() == 0 && self.tags.is_empty() && self.divided.is_none()
     }
 }
 
@@ -94,6 +102,26 @@ const PATCHED_MIN: usize = 24;
 
 /// Upper bound of the bytes of an entry without keys, values and checksums: its kind and two numbers.
 const ENTRY_OVERHEAD: usize = 21;
+
+/// Upper bounds of the bytes of an effect's log entries, and of its data.
+pub(super) fn log_bytes(effect: &Effect) -> (usize, usize) {
+    let of_key = |(key, value): (&Vec<u8>, &Option<Bytes>)| {
+        key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY_OVERHEAD
+    };
+    let of_range = |(from, to): &(Vec<u8>, Vec<u8>)| from.len() + to.len() + ENTRY_OVERHEAD;
+    let added = effect.logged_keys().map(of_key).sum::<usize>()
+        + effect.ranges.iter().map(of_range).sum::<usize>()
+        + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
+        + effect.logs.iter().map(|(_, change)| log_len(change)).sum::<usize>()
+        + effect.stage.iter().map(|(_, run)| run_bytes(run)).sum::<usize>();
+    let data = effect.stage.iter().map(|(_, run)| run.data.len()).sum::<usize>();
+    (added, data)
+}
+
+/// Upper bound of the bytes of a run's log entry.
+fn run_bytes(run: &StagedRun) -> usize {
+    ENTRY_OVERHEAD + 4 * run.crcs.len()
+}
 
 /// Tokens of [`Owner::Log`]: the sequence of the batch; the lowest bit is set for its flush.
 fn written(sequence: u64) -> u64 {
@@ -146,6 +174,22 @@ impl Log {
         self.open.is_empty()
     }
 
+    /// Bytes of entries in the open batch.
+    #[cfg(test)]
+    pub(super) fn open_bytes(&self) -> usize {
+        self.open.record.entries_len()
+    }
+
+    /// Job whose transaction is in the open batch in part.
+    pub(super) fn divided(&self) -> Option<u64> {
+        self.open.divided
+    }
+
+    /// The open batch has a part of the transaction of this job, and not the last one; `None`: it has the last part.
+    pub(super) fn set_divided(&mut self, job: Option<u64>) {
+        self.open.divided = job;
+    }
+
     /// True if the open batch may be submitted now.
     fn may_submit(&self) -> bool {
         let is_worth_a_flush = self.open.tags.len() * CONCURRENCY_FRACTION >= self.concurrency;
@@ -181,7 +225,7 @@ impl Shard {
     pub(super) fn batch_has_room(&self) -> bool {
         let max = self.record_bytes_max();
         let is_full = || self.log.open.record.entries_len() >= max || self.open_deferred_bytes() >= max;
-        !self.log.wants_room && !is_full()
+        !self.log.wants_room && self.log.divided().is_none() && !is_full()
     }
 
     /// Bytes of entries, and of data in the record, above which a batch takes no further transactions.
@@ -215,22 +259,15 @@ impl Shard {
     /// Room in the log for the open batch with this effect. If there will be room later, a checkpoint makes it, and the plan
     /// must be repeated.
     pub(super) fn fits(&mut self, effect: &Effect) -> Fit {
-        let of_key = |(key, value): (&Vec<u8>, &Option<Bytes>)| {
-            key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY_OVERHEAD
-        };
-        let of_run = |run: &StagedRun| ENTRY_OVERHEAD + 4 * run.crcs.len();
-        let of_range = |(from, to): &(Vec<u8>, Vec<u8>)| from.len() + to.len() + ENTRY_OVERHEAD;
-        let added = effect.logged_keys().map(of_key).sum::<usize>()
-            + effect.ranges.iter().map(of_range).sum::<usize>()
-            + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
-            + effect.logs.iter().map(|(_, change)| log_len(change)).sum::<usize>()
-            + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
-        let data = effect.stage.iter().map(|(_, run)| run.data.len()).sum::<usize>();
-        let (mut gathered, mut gathered_data) = (self.log.open.record.entries_len(), 0);
-        for run in self.staged.open_runs() {
-            gathered += of_run(run);
-            gathered_data += run.data.len();
-        }
+        let (added, data) = log_bytes(effect);
+        self.fits_bytes(added, data)
+    }
+
+    /// Room in the log for the open batch with so many bytes of entries, and so many of data.
+    pub(super) fn fits_bytes(&mut self, added: usize, data: usize) -> Fit {
+        let open = self.staged.open_sums();
+        let gathered = self.log.open.record.entries_len() + open.runs * ENTRY_OVERHEAD + 4 * open.blocks;
+        let gathered_data = open.data_bytes;
         // A bound: more data is not inline, but part of it may be released before the batch is sealed.
         let inline = |data: usize| self.inline_bytes_bound(data);
         let blocks = Record::blocks(gathered + added, inline(gathered_data + data));
@@ -270,7 +307,9 @@ impl Shard {
         }
         effect.taken.iter().for_each(|run| put_take(entries, *run));
         effect.freed.iter().for_each(|run| put_free(entries, *run));
+        self.ended(Phase::LogEntries);
         self.index.apply(effect.keys, LogMark(batch));
+        self.ended(Phase::Memtable);
         effect.taken.iter().for_each(|run| self.clean.forget(*run));
         for (start, run) in effect.stage {
             self.staged.insert(start, StagedRun { batch, ..run });
@@ -303,11 +342,13 @@ impl Shard {
         self.trace.extend(tag.map(|tag| (tag, batch)));
         self.counts.transactions += u64::from(tag.is_some());
         self.log.open.tags.extend(tag);
+        self.ended(Phase::Staging);
     }
 
     /// Seals and submits the open batch, if it may be submitted now.
     pub(super) fn seal(&mut self) {
-        if self.log.open.is_empty() || !self.log.may_submit() || self.gathers_cleaning() {
+        let is_divided = self.log.divided().is_some() && !planted::has(PlantedBug::SealedBetweenParts);
+        if self.log.open.is_empty() || is_divided || !self.log.may_submit() || self.gathers_cleaning() {
             return;
         }
         let unlogged = self.staged.open_runs().filter(|run| !run.is_logged);
@@ -315,7 +356,7 @@ impl Shard {
         let inline = data_bytes <= self.options.inline_bytes_max;
         self.log.count_concurrency();
         let next = Batch::after(self.log.open.record.entries_len());
-        let Batch { mut record, tags } = std::mem::replace(&mut self.log.open, next);
+        let Batch { mut record, tags, .. } = std::mem::replace(&mut self.log.open, next);
         let runs = self.staged.take_open();
         let mut room = self.record_bytes_max();
         let (mut logged, mut others) = (BTreeMap::new(), BTreeMap::new());

@@ -3,11 +3,11 @@
 //! A transaction waits for earlier ones of its collections, a read for earlier transactions. Only the head of a queue is
 //! tried.
 
-use super::commit::Fit;
-use super::{DataRequest, Failure, Shard};
+use super::commit::{Fit, log_bytes};
+use super::{DataRequest, Failure, Phase, Shard};
 use crate::index::Ticket;
 use crate::io::Owner;
-use crate::plan::{Effect, Fetched, Plan, ShardState};
+use crate::plan::{Effect, Fetched, Plan, Rest, ShardState, is_divisible, log_bytes_bound};
 use crate::reading::InMemory;
 use crate::space::Run;
 use crate::view::{View, Wait};
@@ -51,6 +51,25 @@ struct Job {
     waits: bool,
     /// It waits for blocks.
     lacks_space: bool,
+    divided: Option<Divided>,
+}
+
+/// State of a transaction that is planned and applied in parts.
+#[derive(Clone, Copy)]
+enum Divided {
+    /// The tables are asked for what the rest needs.
+    Asking(Rest),
+    /// The rest is to be applied.
+    Applying(Rest),
+}
+
+/// Outcome of a plan.
+enum Planned {
+    Whole(Effect),
+    /// A part, and what is left behind it.
+    Part(Effect, Option<Rest>),
+    /// It goes on in the next turn.
+    Asked,
 }
 
 enum Work {
@@ -74,6 +93,7 @@ impl Jobs {
             fetching: 0,
             waits: false,
             lacks_space: false,
+            divided: None,
         };
         self.by_ticket.insert(self.next, job);
         self.next
@@ -82,6 +102,14 @@ impl Jobs {
     /// True if a job waits for blocks.
     pub(super) fn lack_space(&self) -> bool {
         self.out_of_space
+    }
+
+    /// The collection of a transaction that waits.
+    pub(super) fn collection_of(&self, ticket: u64) -> Option<Collection> {
+        match &self.by_ticket.get(&ticket)?.work {
+            Work::Transaction(transaction) => Some(transaction.collection),
+            Work::Read(_) => None,
+        }
     }
 
     pub(super) fn refusal_of(&self, collection: Collection) -> Option<Refusal> {
@@ -111,7 +139,9 @@ impl Shard {
     pub(super) fn submit_job(&mut self, tag: u64, transaction: Transaction) {
         let is_free = transaction.collections().all(|c| !self.jobs.queues.contains_key(&c));
         let mut wait = None;
-        if is_free && self.log_has_room() {
+        let divided =
+            is_divisible(&transaction, self.options.part_keys_max).then(|| Divided::Asking(Rest::default()));
+        if is_free && divided.is_none() && self.log_has_room() {
             // The ticket of the job, if it has to wait.
             match self.plan(Ticket(self.jobs.next + 1), &transaction, &Fetched::new(), 0) {
                 Ok(effect) => return self.apply(effect, Some(tag)),
@@ -120,6 +150,7 @@ impl Shard {
         }
         let collections: SmallVec<[Collection; 2]> = transaction.collections().collect();
         let ticket = self.jobs.add(tag, Work::Transaction(transaction));
+        self.job(ticket).divided = divided;
         for collection in collections {
             let queue = self.jobs.queues.entry(collection).or_default();
             if queue.back() != Some(&ticket) {
@@ -128,6 +159,7 @@ impl Shard {
         }
         match wait {
             Some(wait) => self.job_waits(ticket, wait),
+            None if divided.is_some() => (self.jobs.stalled, self.work_is_due) = (true, true),
             None => {
                 if is_free {
                     self.count_wait();
@@ -147,6 +179,7 @@ impl Shard {
         self.index.begin_caller((waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
         let planned = self.plan_within_limit(ticket, transaction, fetched);
         self.index.begin_caller(None);
+        self.ended(Phase::Planning);
         planned
     }
 
@@ -156,6 +189,17 @@ impl Shard {
         transaction: &Transaction,
         fetched: &Fetched,
     ) -> Result<Effect, Wait> {
+        let effect = self.begin_plan(ticket, fetched).transaction(transaction)?;
+        let wait = match self.fits(&effect) {
+            Fit::Now => return Ok(effect),
+            Fit::Later => Wait::Log,
+            Fit::Never => Wait::Refused(Refusal::TooLarge),
+        };
+        effect.taken.iter().for_each(|run| self.space.untake(*run));
+        Err(wait)
+    }
+
+    fn begin_plan<'a>(&'a mut self, ticket: Ticket, fetched: &'a Fetched) -> Plan<'a> {
         let Shard {
             index,
             io,
@@ -177,15 +221,41 @@ impl Shard {
         let range_keys_min = options.range_keys_min;
         let totals = *totals;
         let known = ShardState { collections, pools, compression, range_keys_min, totals, cleaner_works };
-        let plan = Plan::new(view, space, InMemory { staged, clean }, fetched, known);
-        let effect = plan.transaction(transaction)?;
-        let wait = match self.fits(&effect) {
-            Fit::Now => return Ok(effect),
-            Fit::Later => Wait::Log,
-            Fit::Never => Wait::Refused(Refusal::TooLarge),
-        };
-        effect.taken.iter().for_each(|run| self.space.untake(*run));
-        Err(wait)
+        Plan::new(view, space, InMemory { staged, clean }, fetched, known)
+    }
+
+    /// Plans a transaction, or the next part of a divided one.
+    fn plan_next(&mut self, ticket: Ticket, job: &mut Job) -> Result<Planned, Wait> {
+        let Work::Transaction(transaction) = &job.work else { unreachable!("a transaction") };
+        let max = self.options.part_keys_max;
+        match job.divided {
+            None => {}
+            Some(Divided::Asking(rest)) => {
+                self.index.begin_caller((job.waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
+                let asked = self.begin_plan(ticket, &Fetched::new()).ask(transaction, rest, max);
+                self.index.begin_caller(None);
+                self.ended(Phase::Planning);
+                let (rest, waits) = asked?;
+                job.divided = Some(rest.map_or(Divided::Applying(Rest::default()), Divided::Asking));
+                return if waits { Err(Wait::Index) } else { Ok(Planned::Asked) };
+            }
+            Some(Divided::Applying(rest)) => {
+                self.index.begin_caller((job.waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
+                let part = self.begin_plan(ticket, &Fetched::new()).part(transaction, rest, max);
+                self.index.begin_caller(None);
+                self.ended(Phase::Planning);
+                let (effect, behind) = part?;
+                // Room for all parts. The first one has the object's record; later ones patch it.
+                let bytes = || log_bytes(&effect).0 + log_bytes_bound(transaction);
+                match rest.is_all().then(|| self.fits_bytes(bytes(), 0)) {
+                    None | Some(Fit::Now) => return Ok(Planned::Part(effect, behind)),
+                    Some(Fit::Later) => return Err(Wait::Log),
+                    // The bound is generous: the whole plan tells.
+                    Some(Fit::Never) => job.divided = None,
+                }
+            }
+        }
+        self.plan(ticket, transaction, &job.fetched, job.waits_before).map(Planned::Whole)
     }
 
     fn job_waits(&mut self, ticket: u64, wait: Wait) {
@@ -269,21 +339,37 @@ impl Shard {
                 (self.jobs.stalled, self.work_is_due) = (true, true);
                 return;
             }
-            if !self.log_has_room() {
+            // The room for all parts was there before the first one.
+            if self.log.divided() != Some(ticket) && !self.log_has_room() {
                 self.jobs.stalled = true;
                 return;
             }
             let mut job = self.jobs.by_ticket.remove(&ticket).expect("looked at just now");
-            let Work::Transaction(transaction) = &job.work else { unreachable!("seen to be one") };
-            match self.plan(Ticket(ticket), transaction, &job.fetched, job.waits_before) {
-                Ok(effect) => {
+            match self.plan_next(Ticket(ticket), &mut job) {
+                Ok(Planned::Whole(effect) | Planned::Part(effect, None)) => {
+                    let Work::Transaction(transaction) = &job.work else { unreachable!("seen to be one") };
                     let collections: SmallVec<[Collection; 2]> = transaction.collections().collect();
                     for other in &collections {
                         self.jobs.dequeue(ticket, *other);
                     }
                     self.apply(effect, Some(job.tag));
+                    if self.log.divided().is_some() {
+                        self.log.set_divided(None);
+                        // Others waited for its last part.
+                        (self.jobs.stalled, self.work_is_due) = (true, true);
+                    }
                     // The head of the other collection's queue may go on now.
                     self.jobs.stalled |= collections.len() > 1;
+                }
+                Ok(planned) => {
+                    if let Planned::Part(effect, Some(rest)) = planned {
+                        job.divided = Some(Divided::Applying(rest));
+                        self.log.set_divided(Some(ticket));
+                        self.apply(effect, None);
+                    }
+                    self.jobs.by_ticket.insert(ticket, job);
+                    (self.jobs.stalled, self.work_is_due) = (true, true);
+                    return;
                 }
                 Err(wait) => {
                     (job.waits, job.lacks_space) = (false, false);

@@ -93,6 +93,8 @@ pub struct Options {
     /// Omap keys above which the removal of a range is a single log entry: the log could not hold a deletion for each key.
     /// Recovery then looks up the keys again.
     pub range_keys_min: usize,
+    /// Omap keys above which a transaction is planned and applied in parts of as many, each in a turn of its own.
+    pub part_keys_max: usize,
     /// Compression of writes by pool, until [`ObjectStore::set_compression`].
     pub compression: BTreeMap<i64, Compression>,
     /// Repetition of reads that the device fails.
@@ -117,6 +119,7 @@ impl Default for Options {
             discard_blocks: None,
             discard_patience: 64,
             range_keys_min: 2048,
+            part_keys_max: 1000,
             compression: BTreeMap::new(),
             patience: Patience::default(),
             first_fit: false,
@@ -207,6 +210,8 @@ pub struct Shard {
     /// Completions for this or the next `poll`.
     ready: Vec<Completion>,
     failed: Option<Failure>,
+    /// The collection of a transaction that was applied in part when the shard failed: reads of it fail.
+    torn: Option<Collection>,
     damage: Vec<Damage>,
     finished: Vec<IoCompletion>,
     observer: phases::Observer,
@@ -274,6 +279,9 @@ impl Shard {
             let why = why.into();
             tracing::error!(%why, "the store has failed and takes no further transactions");
             self.failed = Some(why);
+        }
+        if let Some(job) = self.log.divided() {
+            self.torn = self.jobs.collection_of(job);
         }
         let tags = self.log.abandon();
         self.ready.extend(tags.into_iter().map(|tag| Completion::Failed { tag }));

@@ -790,6 +790,7 @@ impl Recovery<'_> {
             work_is_due: true,
             ready: Vec::new(),
             failed: None,
+            torn: None,
             damage: Vec::new(),
             finished: Vec::new(),
             observer: None,

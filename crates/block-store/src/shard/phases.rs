@@ -1,12 +1,20 @@
-//! Phases of a poll, told to an observer that has a clock: the store has none.
+//! Phases of a poll or a submission, told to an observer that has a clock: the store has none.
 
 use super::Shard;
 
-/// A part of a poll.
+/// A part of a poll or a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Transactions and reads that go on.
+    /// Transactions and reads that go on, beside the four phases of a transaction.
     Jobs,
+    /// A transaction is planned: look-ups, checksums, choice of blocks.
+    Planning,
+    /// The entries of a transaction go into the open batch.
+    LogEntries,
+    /// Its keys go into the memtable.
+    Memtable,
+    /// Its data is staged, its blocks are let go, and the state in memory follows.
+    Staging,
     /// Released blocks become free, and leases that are durable are taken up.
     Release,
     Cleaning,
@@ -29,7 +37,7 @@ pub enum Phase {
 pub(super) type Observer = Option<Box<dyn FnMut(Phase)>>;
 
 impl Shard {
-    /// Calls `observer` at the end of each phase of a poll.
+    /// Calls `observer` at the end of each phase of a poll or a submission.
     pub fn observe_phases(&mut self, observer: impl FnMut(Phase) + 'static) {
         self.observer = Some(Box::new(observer));
     }

@@ -15,6 +15,10 @@ const DAMAGE_MAX: usize = 10_000;
 impl Shard {
     /// Begins a read. Returns false if its ticket waits for the index.
     pub(super) fn begin_read(&mut self, ticket: Ticket, tag: u64, request: &ReadRequest) -> bool {
+        if self.torn == Some(request.collection) {
+            self.ready.push(Completion::Read { tag, answers: Err(ReadError::Io) });
+            return true;
+        }
         self.index.begin_caller(None);
         let Shard { index, io, staged, clean, collections, pg_logs, .. } = self;
         let mut view = View { index, io, ticket };

@@ -118,6 +118,7 @@ impl Disk {
             discard_patience: 4,
             patience: Patience::default(),
             range_keys_min: one_of(&mut dice, &[1, 64]),
+            part_keys_max: 1000,
             compression: BTreeMap::new(),
             first_fit: dice.chance(50),
             manifest_in_pieces: dice.chance(30),

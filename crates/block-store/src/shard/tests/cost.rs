@@ -296,3 +296,63 @@ fn writes_during_removal_of_a_large_omap() {
     measure(&mut shard, "during", Box::new(|shard, _| shard.figures().numbers_to_clean > 0));
     measure(&mut shard, "after", Box::new(|_, count| count < 50_000));
 }
+
+/// CPU time of the longest call, while transactions of many omap keys are carried out and the keys are read.
+#[test]
+#[ignore = "a measurement: it checks nothing"]
+fn longest_turn_of_many_keys() {
+    use device::simulated::Pace;
+    use store::{Query, ReadRequest};
+    const OBJECTS: u32 = 16;
+    let entry = |i: u32, value: u8| (Bytes::from(format!("key-{i:08}")), Bytes::from(vec![value; 100]));
+    for keys in [1_000, 5_000, 16_384] {
+        let disk = super::formatted(4 << 30, 256 << 20, Pace::AtOnce, 1);
+        let mut shard = super::open(&disk, Options::default());
+        let large = |i: u32| object(&format!("large-{i}"), i);
+        // In collections of their own they are planned side by side.
+        let home = |i: u32| store::Collection::Pg(pg(i));
+        for i in 0..OBJECTS {
+            let changes = vec![Change::CreateCollection { split_bits: OBJECTS.ilog2() as u8 }];
+            shard.submit(0, Transaction { collection: home(i), changes });
+        }
+        while shard.poll(&mut Vec::new()) {}
+        let mut measure = |name: &str, each: &dyn Fn(&mut Shard, u32)| {
+            let (mut longest, begun) = (std::time::Duration::ZERO, cpu_time());
+            for i in 0..OBJECTS {
+                let before = cpu_time();
+                each(&mut shard, i);
+                longest = longest.max(cpu_time() - before);
+            }
+            let (mut out, mut turns, mut goes_on) = (Vec::new(), 0, true);
+            while goes_on {
+                let before = cpu_time();
+                goes_on = shard.poll(&mut out);
+                longest = longest.max(cpu_time() - before);
+                turns += 1;
+            }
+            let each = (cpu_time() - begun).as_micros() as f64 / f64::from(OBJECTS) / 1e3;
+            println!(
+                "{keys} keys, {name}: longest turn {:.2} ms of {turns}, {each:.2} ms each",
+                longest.as_micros() as f64 / 1e3
+            );
+        };
+        let set = |value: u8| {
+            move |shard: &mut Shard, i: u32| {
+                let entries = (0..keys).map(|key| entry(key, value)).collect();
+                let changes = vec![Change::OmapSet { object: large(i), entries }];
+                shard.submit(0, Transaction { collection: home(i), changes });
+            }
+        };
+        measure("new", &set(1));
+        measure("set again", &set(2));
+        measure("read by key", &|shard, i| {
+            let queries = vec![Query::OmapGet { keys: (0..keys).map(|key| entry(key, 0).0).collect() }];
+            shard.read(0, ReadRequest { collection: home(i), object: large(i), queries });
+        });
+        measure("removed", &|shard, i| {
+            let names = (0..keys).map(|key| entry(key, 0).0).collect();
+            let changes = vec![Change::OmapRemove { object: large(i), keys: names }];
+            shard.submit(0, Transaction { collection: home(i), changes });
+        });
+    }
+}

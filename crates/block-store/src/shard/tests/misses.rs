@@ -48,7 +48,7 @@ impl BlockDevice for Waits {
 /// Small tables, so that thousands of keys lie in hundreds of blocks; and a cache that keeps what was read.
 fn options() -> Options {
     let index = index::Options { cache_bytes: 32 << 20, ..small().index };
-    Options { index, ..small() }
+    Options { index, part_keys_max: ASKED as usize, ..small() }
 }
 
 fn submit(shard: &mut Shard, tag: u64, changes: Vec<Change>) {

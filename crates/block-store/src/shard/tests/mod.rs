@@ -23,7 +23,8 @@ mod log_rot;
 mod misses;
 mod model;
 mod moving;
-pub(super) mod operations;
+pub(crate) mod operations;
+mod parts;
 mod patience;
 mod placing;
 #[cfg(feature = "planted-bugs")]
@@ -66,6 +67,7 @@ pub(crate) fn small() -> Options {
         discard_blocks: Some(1),
         discard_patience: 0,
         range_keys_min: 1,
+        part_keys_max: 2,
         patience: Patience::default(),
         first_fit: true,
         manifest_in_pieces: false,

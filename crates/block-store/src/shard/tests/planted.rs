@@ -1,6 +1,6 @@
 //! Planted bugs: each of them must make a test fail.
 
-use super::{crash_search, failures, leases, model, reads_and_writes, rings};
+use super::{crash_search, failures, leases, model, parts, reads_and_writes, rings};
 use crate::index::tests::memtables;
 use crate::planted::{PlantedBug, plant};
 use std::panic::catch_unwind;
@@ -46,6 +46,11 @@ fn is_caught(bug: PlantedBug, search: Search) {
 #[test]
 fn planted_torn_record_replay_is_caught() {
     is_caught(PlantedBug::TornRecordReplayed, crashes);
+}
+
+#[test]
+fn planted_seal_between_parts_is_caught() {
+    is_caught(PlantedBug::SealedBetweenParts, parts::crash_between_parts_leaves_all_or_none);
 }
 
 #[test]
