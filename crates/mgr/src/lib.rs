@@ -31,6 +31,7 @@ pub mod options;
 mod outliers;
 mod pg_map;
 mod pg_num;
+pub mod planted;
 mod progress;
 mod rates;
 #[cfg(test)]

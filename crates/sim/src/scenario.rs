@@ -57,6 +57,8 @@ pub struct Config {
     pub fault_rate: u32,
     pub faults: FaultChoice,
     pub bounds: BoundsChoice,
+    /// Commands of the administrator, in the order of their times since the begin. The cluster has formed after [`FORMED_AFTER`].
+    pub orders: Vec<(Duration, Command)>,
 }
 
 /// The monitors of a cluster at its begin, and those that join them later.
@@ -102,6 +104,9 @@ impl MonitorsConfig {
         self.founders + self.joining
     }
 }
+
+/// Time in which a cluster forms. Faults begin after it.
+pub const FORMED_AFTER: Duration = Duration::from_secs(5);
 
 /// Operators of a cluster with several monitors.
 const OPERATORS: usize = 2;
@@ -219,6 +224,7 @@ impl Config {
             fault_rate: 1,
             faults: FaultChoice::BySeed,
             bounds: BoundsChoice::Usual,
+            orders: Vec::new(),
         }
     }
 }
@@ -358,7 +364,8 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     }
 
     // Faults begin once the cluster has formed.
-    let faults_begin = begin + Duration::from_secs(5).min(config.span);
+    let faults_begin = begin + FORMED_AFTER.min(config.span);
+    let mut orders = config.orders.iter().map(|(after, command)| (begin + *after, *command)).peekable();
     let mut atlas = Atlas::new(&cast, config.loses_a_disk);
     let mut schedule = Schedule::new(
         ROWS,
@@ -373,6 +380,9 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
         world.watch_copies(&cast.osds);
+        if !config.orders.is_empty() {
+            world.watch_moves();
+        }
         if all_monitors.len() > 1 {
             world.watch_monitors(&all_monitors);
         }
@@ -385,9 +395,18 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
             }
             holds()
         };
-        while let Some(at) = schedule.next_at().filter(|_| holds()) {
+        loop {
+            let ordered_at = orders.peek().map(|(at, _)| *at);
+            let Some(at) = Time::earliest(ordered_at, schedule.next_at()).filter(|_| holds()) else { break };
             if !advance(&mut world, at) {
                 break;
+            }
+            if ordered_at == Some(at) {
+                let command = orders.next().expect("it was just seen").1;
+                cast.admins.iter().for_each(|node| {
+                    world.fault(Fault::Command { node: *node, command });
+                });
+                continue;
             }
             schedule.cast.leader = world.leading_monitor().map(|sight| sight.node);
             if let Some((row, Some(fault))) = schedule.take(quiet_after)
@@ -458,6 +477,8 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         simulated: world.now().since(begin),
         summary: history.summary(),
         merges: world.merges(),
+        moves: world.move_figures(),
+        newest_map: (world.newest_map().0, world.newest_map().1.since(begin)),
         monitors: monitors.checks().map(|checks| MonitorFigures {
             monitors: all_monitors.iter().filter(|node| world.has_started(**node)).count(),
             commands: checks.commands.borrow().answered(),
@@ -597,7 +618,8 @@ fn set_clocks(world: &mut World, nodes: &[NodeId], seed: u64) {
 fn on_disks(workload: Workload, seed: u64) -> Workload {
     const COLD_OBJECTS: u64 = 60;
     let unit_bytes = [64, 1000, 6000, 20_000][seed as usize / 2 % 4];
-    Workload { unit_bytes, cold_objects: COLD_OBJECTS, ..workload }
+    let cold_objects = if workload.cold_objects == 0 { COLD_OBJECTS } else { workload.cold_objects };
+    Workload { unit_bytes, cold_objects, ..workload }
 }
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {

@@ -5,14 +5,16 @@
 //! the same events; [`Trace::hash`] compares them.
 
 use crate::check::copies::damage::Lost;
+use crate::check::copies::moves::{MoveFigures, Moves};
 use crate::check::copies::scrub_blame::Damaged;
 use crate::check::copies::sight::{Look, Sights};
 use crate::check::copies::{self, Ack, Finding, Watch};
 use crate::check::elections::{Elections, MonitorSight};
+use crate::check::left_alone::LeftAlone;
 use crate::check::settled::StatusSight;
 use crate::check::{Promise, TrueTime};
 use crate::clock::{Clock, WallClock};
-use crate::faults::{Command, Fault};
+use crate::faults::{Command, Fault, NodeSet};
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
 use crate::node::{Death, Life, Node, NodeId};
 use crate::nodes::{Monitors, OpenCommand};
@@ -47,6 +49,7 @@ pub struct World {
     /// Seeds the dice of crashes.
     seed: u64,
     ambushes: BTreeMap<NodeId, Ambush>,
+    merge_ambush: Option<MergeAmbush>,
     pauses: BTreeMap<NodeId, Pause>,
     /// Processes that were asked to stop.
     stops: BTreeMap<NodeId, Stop>,
@@ -76,6 +79,10 @@ pub struct World {
     wants_repairs: bool,
     /// Merges of PGs that the monitors have published: the pool, and the epoch in which the source was ready.
     merges: BTreeSet<(PoolId, Epoch)>,
+    left_alone: LeftAlone,
+    moves: Option<Moves>,
+    /// The newest map until the last fault, and when it came.
+    newest_map: (Epoch, Time),
     finding: Option<Finding>,
 }
 
@@ -85,6 +92,15 @@ struct Ambush {
     until: Time,
     death: Death,
     down_for: Duration,
+}
+
+/// A crash of all these nodes at the next merge before `until`.
+#[derive(Clone, Copy)]
+struct MergeAmbush {
+    nodes: NodeSet,
+    until: Time,
+    down_for: Duration,
+    merges_before: usize,
 }
 
 /// A process that is stopped, or will be after some steps.
@@ -163,6 +179,7 @@ impl World {
             network_random: stream(seed, "network"),
             seed,
             ambushes: BTreeMap::new(),
+            merge_ambush: None,
             pauses: BTreeMap::new(),
             stops: BTreeMap::new(),
             starts: BTreeMap::new(),
@@ -182,6 +199,9 @@ impl World {
             damaged: Damaged::default(),
             wants_repairs: false,
             merges: BTreeSet::new(),
+            left_alone: LeftAlone::default(),
+            moves: None,
+            newest_map: (0, now),
             finding: None,
         }
     }
@@ -361,13 +381,39 @@ impl World {
         let looked = look.map_or(Ok(()), |look| {
             let sights = self.sights(look);
             copies::check(&sights)?;
+            self.moves.iter_mut().for_each(|moves| moves.look(&sights));
             let blame = copies::scrub_blame::check(&sights, &self.damaged);
             blame.map_err(|words| (Promise::ScrubsBlameDamage, words))
         });
-        if look.is_some() {
+        let mapped = look.map_or(Ok(()), |_| {
             self.note_merges();
+            self.look_at_maps().map_err(|words| (Promise::LeftAlone, words))
+        });
+        self.finding = self.finding.take().or(acknowledged.and(looked).and(mapped).err());
+    }
+
+    fn look_at_maps(&mut self) -> Result<(), String> {
+        for map in self.nodes.iter().filter_map(|node| Some(node.monitor()?.state().osdmap())) {
+            if map.epoch > self.newest_map.0 && !self.is_calm {
+                self.newest_map = (map.epoch, self.now);
+            }
+            self.left_alone.look(map)?;
         }
-        self.finding = self.finding.take().or(acknowledged.and(looked).err());
+        Ok(())
+    }
+
+    /// From now on copies that move are counted.
+    pub fn watch_moves(&mut self) {
+        self.moves = Some(Moves::default());
+    }
+
+    pub fn move_figures(&self) -> Option<MoveFigures> {
+        self.moves.as_ref().map(Moves::figures)
+    }
+
+    /// The newest map until the last fault, and when it came.
+    pub fn newest_map(&self) -> (Epoch, Time) {
+        self.newest_map
     }
 
     fn note_merges(&mut self) {
@@ -532,6 +578,11 @@ impl World {
             Fault::CrashWriting { node, death, within, down_for } => {
                 self.ambushes.insert(node, Ambush { until: now + within, death, down_for });
             }
+            Fault::CrashAtMerge { nodes, within, down_for } => {
+                self.note_merges();
+                let merges_before = self.merges.len();
+                self.merge_ambush = Some(MergeAmbush { nodes, until: now + within, down_for, merges_before });
+            }
             Fault::Blackout { nodes, death, down_max, loses } => {
                 let mut dice = stream(self.seed ^ self.queued, "blackout");
                 for node in nodes.iter() {
@@ -670,6 +721,7 @@ impl World {
                 if !is_up(node) {
                     return false;
                 }
+                self.left_alone.begin_anew();
                 self.order(node, command);
             }
         }
@@ -685,7 +737,7 @@ impl World {
 
     /// Ends partitions and long absences, corrects the wall clocks, and tells every node that the last fault has struck.
     pub fn calm(&mut self) {
-        self.is_calm = true;
+        (self.is_calm, self.merge_ambush) = (true, None);
         self.weather.calm();
         let soon = self.now + ABSENCE_MAX;
         let away: Vec<NodeId> =
@@ -779,6 +831,30 @@ impl World {
         }
     }
 
+    fn spring_merge_ambush(&mut self) {
+        /// Time to the start of those that were down.
+        const START_AFTER: Duration = Duration::from_millis(100);
+        let now = self.now;
+        let Some(ambush) = self.merge_ambush.filter(|ambush| now < ambush.until) else {
+            self.merge_ambush = None;
+            return;
+        };
+        self.note_merges();
+        if self.merges.len() == ambush.merges_before {
+            return;
+        }
+        self.merge_ambush = None;
+        self.trace.event(now, 0, "crash at a merge", &[]);
+        self.trace.note(|| format!("{now:?} the OSDs crash at a merge"));
+        for node in ambush.nodes.iter() {
+            if self.starts.contains_key(&node) {
+                self.put(now + START_AFTER, Event::Start(node));
+            } else {
+                self.crash(node, Death::Process, ambush.down_for);
+            }
+        }
+    }
+
     fn with_node(&mut self, id: NodeId, f: impl FnOnce(&mut dyn Node, Time, &mut Vec<NetEffect>)) {
         let station = &mut self.stations[id.0];
         if !station.is_up {
@@ -836,6 +912,7 @@ impl World {
         self.check_copies();
         self.check_monitors();
         self.spring_ambushes();
+        self.spring_merge_ambush();
         self.carry();
     }
 

@@ -4,8 +4,8 @@
 //! Each bug names the faults that reach it, and the first seed that shows it, where the test begins. The
 //! [decision note](../../../docs/decisions/2026-11-24-proof-of-replication.md) has the number of seeds that each took. Bugs that take long
 //! are ignored tests, which `make test-long` runs. `RepairBesideWrite` needs an old copy at the right moment, which no seed had: its
-//! story is one of the OSD's own tests (`repair_beside_a_write_is_seen`). So have `MergeLosesInterval`
-//! (`merge_that_loses_an_interval_is_seen`) and `ScrubBlamesGoodCopy` (`repair_from_the_primarys_bad_copy_is_seen`).
+//! story is one of the OSD's own tests (`repair_beside_a_write_is_seen`). `MergeLosesInterval` has a story, too
+//! (`merge_that_loses_an_interval_is_seen`).
 
 #![cfg(feature = "planted-bugs")]
 
@@ -332,6 +332,18 @@ fn scrub_that_holds_nothing_is_caught() {
         fault_rate: 10,
         objects: 2,
         ..Plan::new(PlantedBug::ScrubHoldsNothing, promises, &["scrub", "slow network"])
+    }
+    .is_caught();
+}
+
+/// The primary's copy differs, and a scrub blames the others.
+#[test]
+fn scrub_that_blames_the_good_copy_is_caught() {
+    let promises = &[Promise::ScrubsBlameDamage];
+    let pool = PoolConfig { pg_num: 2, ..PoolConfig::of_size(3) };
+    Plan {
+        cluster: cluster(4, pool),
+        ..Plan::new(PlantedBug::ScrubBlamesGoodCopy, promises, &["scrub", "copy differs"])
     }
     .is_caught();
 }

@@ -1,38 +1,19 @@
 //! Scrubs and repairs under faults: copies differ or cannot be read, clients verify, and in the end all copies are equal.
 
-use sim::{
-    ClusterChoice, ClusterConfig, Config, FaultChoice, Medium, MonitorsChoice, PoolConfig, Report,
-    StoreChoice,
-};
+use sim::{Kind, Report};
 use std::time::Duration;
 
-const DAMAGE: &[&str] = &["scrub", "copy differs", "bit flip on OSD disk", "unreadable block"];
-const FAILURES: &[&str] =
-    &["scrub", "copy differs", "bit flip on OSD disk", "OSD crash", "node isolated", "PG split", "PG merge"];
-const LOGS: &[&str] = &["bit flip in both copies of a log", "OSD crash", "PG split"];
-
-fn run(seed: u64, faults: &'static [&'static str]) -> Report {
-    let pool = PoolConfig { pg_num: 8, ..PoolConfig::of_size(3) };
-    let config = Config {
-        cluster: ClusterChoice::Always(ClusterConfig { osds: 4, pools: vec![pool] }),
-        store: StoreChoice::Always(Medium::Disk),
-        has_one_shard: true,
-        faults: FaultChoice::Only(faults),
-        fault_rate: 4,
-        quiet: Duration::from_secs(60),
-        monitors: MonitorsChoice::Begin(1),
-        ..Config::new(Duration::from_secs(40))
-    };
-    sim::run(seed, &config)
+fn run(seed: u64, kind: Kind) -> Report {
+    sim::run(seed, &kind.config(Duration::from_secs(40)))
 }
 
-fn hold(seeds: std::ops::Range<u64>, faults: &'static [&'static str]) {
+fn hold(seeds: std::ops::Range<u64>, kind: Kind) {
     let struck = |report: &Report, name: &str| {
         report.faults.iter().find(|(row, _)| *row == name).map_or(0, |(_, struck)| *struck)
     };
     let (mut scrubs, mut differ) = (0, 0);
     for seed in seeds {
-        let report = run(seed, faults);
+        let report = run(seed, kind);
         assert!(report.is_clean(), "seed {seed}: {report}");
         scrubs += struck(&report, "scrub");
         differ += struck(&report, "copy differs");
@@ -42,12 +23,12 @@ fn hold(seeds: std::ops::Range<u64>, faults: &'static [&'static str]) {
 
 #[test]
 fn damaged_copies_are_repaired() {
-    hold(0..2, DAMAGE);
+    hold(0..2, Kind::Damage);
 }
 
 #[test]
 fn scrubs_between_failures_leave_equal_copies() {
-    hold(0..1, FAILURES);
+    hold(0..1, Kind::DamageAndCrashes);
 }
 
 /// An OSD that has started reads logs which have rotted. It gets new copies of these PGs, and all PGs become clean.
@@ -55,7 +36,7 @@ fn scrubs_between_failures_leave_equal_copies() {
 fn copies_with_rotten_logs_are_replaced() {
     let mut unreadable = 0;
     for seed in 0..12 {
-        let report = run(seed, LOGS);
+        let report = run(seed, Kind::Logs);
         assert!(report.is_clean(), "seed {seed}: {report}");
         let states = report.coverage.states.iter().filter(|((_, state), _)| *state == "unreadable");
         unreadable += states.map(|(_, count)| *count).sum::<u64>();

@@ -9,6 +9,7 @@ mod score;
 mod tests;
 
 use crate::PgMap;
+use crate::planted::{self, PlantedBug};
 use command::{Answer, errno};
 use placement::balance::{self, Limits};
 pub(crate) use plan::Plan;
@@ -105,6 +106,13 @@ fn make_plan(pg_map: &PgMap, pools: &[String]) -> Result<Plan, Answer> {
         crush_version: map.crush_version,
         ..Plan::default()
     };
+    if planted::has(PlantedBug::BalancerOscillates) {
+        plan.upmaps = map.pg_upmap_items.keys().map(|pg| (*pg, Vec::new())).collect();
+        plan.primaries = map.pg_upmap_primaries.keys().map(|pg| (*pg, None)).collect();
+        if !plan.upmaps.is_empty() || !plan.primaries.is_empty() {
+            return Ok(plan);
+        }
+    }
     if mode != READ {
         let limits = Limits { deviation_max: options.balancer_deviation_max, changes_max };
         plan.upmaps = balance::plan(map, &counts, limits).upmaps;

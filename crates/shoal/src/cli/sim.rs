@@ -20,6 +20,7 @@ Examples:
   shoal sim --seeds 0..8 --twice-in 4      one in four runs twice; the two must be the same
   shoal sim --seeds 0..8 --ledger seeds.tsv  and a line for each in a file
   shoal sim --seed 7                       one seed, with faults injected and messages seen
+  shoal sim --kind merges --seeds 0..50    50 seeds of a small cluster whose PGs merge
   shoal sim --seed 7 --trace               and every event in words, to find out what went wrong
   shoal sim --seed 7 --store disk          with the durable store on simulated disks
   shoal sim --seed 7 --osds 5 --size 3     five OSDs, a pool of size 3; disks are lost, too
@@ -48,6 +49,9 @@ pub struct Args {
     /// Print every event in words
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
+    /// Cluster, workload and faults [default: whole]. The options below replace a part of it
+    #[arg(long, value_parser = parse_kind)]
+    kind: Option<sim::Kind>,
     /// Level of the simulated network [default: by seed]
     #[arg(long, value_enum)]
     level: Option<Level>,
@@ -127,6 +131,11 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err("the range is empty".to_owned()) } else { Ok(range) }
 }
 
+fn parse_kind(name: &str) -> Result<sim::Kind, String> {
+    let names = sim::Kind::ALL.map(sim::Kind::name).join(", ");
+    sim::Kind::named(name).ok_or_else(|| format!("a kind is one of {names}"))
+}
+
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = config(args)?;
     let clean = match (&args.seeds, args.seed) {
@@ -164,7 +173,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn config(args: &Args) -> anyhow::Result<sim::Config> {
-    let mut config = sim::Config::new(Duration::from_secs(60 * args.minutes));
+    let kind = args.kind.unwrap_or(sim::Kind::Whole);
+    let mut config = kind.config(Duration::from_secs(60 * args.minutes));
     if let Some(level) = args.level {
         config.level = sim::LevelChoice::Always(match level {
             Level::Messages => sim::Level::Messages,
@@ -221,6 +231,9 @@ fn given_options(args: &Args) -> String {
     let mut options = String::new();
     let name =
         |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| value().map(|v| v.get_name().to_owned());
+    if let Some(kind) = args.kind {
+        options += &format!(" --kind {}", kind.name());
+    }
     if let Some(level) = args.level.and_then(|level| name(&|| level.to_possible_value())) {
         options += &format!(" --level {level}");
     }
@@ -269,6 +282,15 @@ mod tests {
         let cluster_config = sim::ClusterConfig { osds: 5, pools: vec![pool; 2] };
         assert_eq!(cluster(&given).unwrap(), Some(sim::ClusterChoice::Always(cluster_config)));
         assert_eq!(given_options(&given), " --osds 5 --pools 2 --size 3 --min-size 1");
+    }
+
+    #[test]
+    fn kind_gives_the_rest_of_the_configuration() {
+        let given = args("--kind merges --minutes 1");
+        let expected = sim::Kind::Merges.config(Duration::from_secs(60));
+        assert_eq!(format!("{:?}", config(&given).unwrap()), format!("{expected:?}"));
+        assert_eq!(given_options(&given), " --kind merges");
+        assert!(parse_kind("other").unwrap_err().contains("merges-away"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - [`history`]: all operations of a run, and the promises beyond one object's value.
 //! - [`snapshots`]: an object with snapshots as a value, for objects that one client alone uses.
 //! - [`copies`]: invariants of all copies of a PG, which no client sees.
+//! - [`left_alone`]: the balancer, in the maps.
 //! - [`settled`]: the state of the cluster some time after the last fault.
 
 pub mod commands;
@@ -12,6 +13,7 @@ pub mod copies;
 pub mod data;
 pub mod elections;
 mod history;
+pub mod left_alone;
 mod linear;
 pub mod monitors;
 pub mod object;

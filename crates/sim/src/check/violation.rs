@@ -24,6 +24,8 @@ pub enum Promise {
     AnsweredAtLast,
     /// After the last fault every PG becomes as clean as the dead OSDs allow, and the map stands still.
     Settles,
+    /// The balancer never takes back what it did.
+    LeftAlone,
     /// One interval of a PG at a time commits writes, and no older one answers reads.
     OneWriter,
     /// An acknowledged write is durable on every living acting member.

@@ -758,4 +758,16 @@ pub static ROWS: &[Row] = &[
             Some(Fault::Command { node, command })
         },
     },
+    // The OSDs that are away hold copies from before the merge.
+    Row {
+        name: "OSDs crash at a merge",
+        every: secs(40),
+        seeds_of_8: 2,
+        damages: Damage::Process,
+        draw: |random, cast| {
+            let nodes = cast.osds.iter().copied().collect();
+            let (within, down_for) = (secs(20), secs(4) + up_to_ms(random, 8_000));
+            Some(Fault::CrashAtMerge { nodes, within, down_for })
+        },
+    },
 ];

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub enum FaultChoice {
     /// Each row in its share of the seeds.
     BySeed,
+    /// The rows of these names in every seed, and each other row in its share of the seeds.
+    BySeedAnd(&'static [&'static str]),
     /// The rows of these names, in every seed.
     Only(&'static [&'static str]),
 }
@@ -19,6 +21,7 @@ impl FaultChoice {
     fn includes(&self, row: &Row, draw: u64) -> bool {
         match self {
             FaultChoice::BySeed => draw < row.seeds_of_8,
+            FaultChoice::BySeedAnd(names) => names.contains(&row.name) || draw < row.seeds_of_8,
             FaultChoice::Only(names) => names.contains(&row.name),
         }
     }
