@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn osd_that_was_late_gets_thrice_the_time_up_to_the_grace_of_peers() {
+    fn mistake_triples_the_time_up_to_the_grace_of_peers() {
         let mut patience = Patience::default();
         for (times, (before, after)) in [(1, 3), (3, 9), (9, 20), (20, 20)].into_iter().enumerate() {
             let silent_since = 100.0 * times as f64;
