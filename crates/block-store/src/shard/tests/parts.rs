@@ -107,7 +107,7 @@ fn read_between_two_parts_waits_for_the_last() {
     }
     shard.submit(2, of(home(), vec![set(0..KEYS, &"value".into())]));
     let mut done = Vec::new();
-    while !shard.log.divided().is_some() {
+    while shard.log.divided().is_none() {
         assert!(shard.poll(&mut done), "it was applied as a whole");
     }
     assert!(shard.poll(&mut done) && shard.log.divided().is_some(), "one part a turn");
