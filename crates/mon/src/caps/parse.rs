@@ -344,7 +344,7 @@ mod tests {
         for (text, rest) in [
             ("profile rbd pool=a, bogus", ", bogus"),
             ("allow module rbd_support", "allow module rbd_support"),
-            ("allow module m with a rw", "allow module m with a rw"),
+            ("allow module m with a rw", "ith a rw"),
         ] {
             let said = format!("mgr capability parse failed, stopped at '{rest}' of '{text}'");
             assert_eq!(check_mgr(text).unwrap_err().to_string(), said);
