@@ -263,16 +263,17 @@ class Cluster(Daemons):
             print("\n".join(path.read_text(errors="replace").splitlines()[-25:]))
 
     def unexpected(self):
-        """Log lines that no test of a healthy cluster should cause. A panic says where in its first line, and why in the next."""
-        found = []
+        """Log lines that no test of a healthy cluster should cause. First those that say where and, in the line that follows, why
+        there was a panic: a report may show the beginning alone."""
+        panics, others = [], []
         for path in sorted(self.dir.glob("*.log")):
             lines = path.read_text(errors="replace").splitlines()
             for line, following in zip(lines, [*lines[1:], ""]):
                 if "panicked at" in line:
-                    found.append(f"{path.name}: {line} {following}")
-                elif " ERROR " in line:
-                    found.append(f"{path.name}: {line}")
-        return found
+                    panics.append(f"{path.name}: {line} {following}")
+                elif " ERROR " in line or "panic" in line:
+                    others.append(f"{path.name}: {line}")
+        return panics + others
 
     def close(self):
         close_shells(self)
