@@ -145,6 +145,18 @@ class Story:
             return [code, plain(out.read().decode(errors="replace")), plain_errors(errors.read().decode(errors="replace"))]
 
 
+def check(test, theirs, ours, known, table):
+    """Checks that each answer of a story is stock's, but for those of the commands in `known`, the rows of the file `table`."""
+    test.assertEqual(list(ours), list(theirs), "the story has changed: record stock's answers again")
+    different = set()
+    for line, stock, answer in differences(theirs, ours):
+        command = line.partition(" ")[2]
+        different.add(command)
+        with test.subTest(line):
+            test.assertTrue(command in known, f"stock: {stock}\nshoal: {answer}")
+    test.assertEqual(set(known) - different, set(), f"entries of {table} that match no difference")
+
+
 def differences(theirs, ours):
     """`(line, stock's answer, ours)` of each command that was answered differently."""
     return [(line, theirs[line], answer) for line, answer in ours.items() if comparable(theirs[line]) != comparable(answer)]
