@@ -1,13 +1,11 @@
 //! The outcome of a run, in figures and in words.
 
 use crate::Coverage;
-use crate::check::copies::moves::MoveFigures;
 use crate::check::{Summary, Violation};
 use crate::faults::ROWS;
 use crate::nodes::Medium;
 use std::fmt;
 use std::time::Duration;
-use wire::types::Epoch;
 
 /// Figures of several monitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +31,6 @@ pub struct Report {
     pub summary: Summary,
     /// Merges of PGs.
     pub merges: u64,
-    /// `None` in a run without orders of an administrator.
-    pub moves: Option<MoveFigures>,
-    /// The newest map until the last fault, and the simulated time at which it came.
-    pub newest_map: (Epoch, Duration),
     /// `None` with one monitor.
     pub monitors: Option<MonitorFigures>,
     /// Broken promises. Empty if the seed holds.

@@ -380,9 +380,6 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
         world.watch_copies(&cast.osds);
-        if !config.orders.is_empty() {
-            world.watch_moves();
-        }
         if all_monitors.len() > 1 {
             world.watch_monitors(&all_monitors);
         }
@@ -477,8 +474,6 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         simulated: world.now().since(begin),
         summary: history.summary(),
         merges: world.merges(),
-        moves: world.move_figures(),
-        newest_map: (world.newest_map().0, world.newest_map().1.since(begin)),
         monitors: monitors.checks().map(|checks| MonitorFigures {
             monitors: all_monitors.iter().filter(|node| world.has_started(**node)).count(),
             commands: checks.commands.borrow().answered(),
@@ -618,8 +613,7 @@ fn set_clocks(world: &mut World, nodes: &[NodeId], seed: u64) {
 fn on_disks(workload: Workload, seed: u64) -> Workload {
     const COLD_OBJECTS: u64 = 60;
     let unit_bytes = [64, 1000, 6000, 20_000][seed as usize / 2 % 4];
-    let cold_objects = if workload.cold_objects == 0 { COLD_OBJECTS } else { workload.cold_objects };
-    Workload { unit_bytes, cold_objects, ..workload }
+    Workload { unit_bytes, cold_objects: COLD_OBJECTS, ..workload }
 }
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {

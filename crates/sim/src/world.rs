@@ -5,7 +5,6 @@
 //! the same events; [`Trace::hash`] compares them.
 
 use crate::check::copies::damage::Lost;
-use crate::check::copies::moves::{MoveFigures, Moves};
 use crate::check::copies::scrub_blame::Damaged;
 use crate::check::copies::sight::{Look, Sights};
 use crate::check::copies::{self, Ack, Finding, Watch};
@@ -80,9 +79,6 @@ pub struct World {
     /// Merges of PGs that the monitors have published: the pool, and the epoch in which the source was ready.
     merges: BTreeSet<(PoolId, Epoch)>,
     left_alone: LeftAlone,
-    moves: Option<Moves>,
-    /// The newest map until the last fault, and when it came.
-    newest_map: (Epoch, Time),
     finding: Option<Finding>,
 }
 
@@ -200,8 +196,6 @@ impl World {
             wants_repairs: false,
             merges: BTreeSet::new(),
             left_alone: LeftAlone::default(),
-            moves: None,
-            newest_map: (0, now),
             finding: None,
         }
     }
@@ -381,7 +375,6 @@ impl World {
         let looked = look.map_or(Ok(()), |look| {
             let sights = self.sights(look);
             copies::check(&sights)?;
-            self.moves.iter_mut().for_each(|moves| moves.look(&sights));
             let blame = copies::scrub_blame::check(&sights, &self.damaged);
             blame.map_err(|words| (Promise::ScrubsBlameDamage, words))
         });
@@ -394,26 +387,9 @@ impl World {
 
     fn look_at_maps(&mut self) -> Result<(), String> {
         for map in self.nodes.iter().filter_map(|node| Some(node.monitor()?.state().osdmap())) {
-            if map.epoch > self.newest_map.0 && !self.is_calm {
-                self.newest_map = (map.epoch, self.now);
-            }
             self.left_alone.look(map)?;
         }
         Ok(())
-    }
-
-    /// From now on copies that move are counted.
-    pub fn watch_moves(&mut self) {
-        self.moves = Some(Moves::default());
-    }
-
-    pub fn move_figures(&self) -> Option<MoveFigures> {
-        self.moves.as_ref().map(Moves::figures)
-    }
-
-    /// The newest map until the last fault, and when it came.
-    pub fn newest_map(&self) -> (Epoch, Time) {
-        self.newest_map
     }
 
     fn note_merges(&mut self) {

@@ -220,10 +220,6 @@ pub enum Command {
     AutoscaleOff {
         pool: usize,
     },
-    /// A rack without weight, with the hosts of these OSDs.
-    RackAside(&'static [u8]),
-    /// The OSDs of the rack get their weight.
-    RackIn,
 }
 
 /// A PG of a pool, and the first `len` of `osds`.
@@ -271,18 +267,6 @@ impl Command {
                     set("pg_autoscale_mode", "on"),
                 ]
             }
-            Command::RackAside(osds) => {
-                let command = |words: &str| format!(r#"{{"prefix":"osd crush {words}}}"#);
-                let hosts = osds
-                    .iter()
-                    .map(|osd| command(&format!(r#"move","name":"host{osd}","args":["rack=rack1"]"#)));
-                let begin = [
-                    command(r#"add-bucket","name":"rack1","type":"rack""#),
-                    command(r#"move","name":"rack1","args":["root=default"]"#),
-                ];
-                begin.into_iter().chain(hosts).chain([rack_weight("0.0")]).collect()
-            }
-            Command::RackIn => vec![rack_weight("1.0")],
             _ => vec![self.text()],
         }
     }
@@ -315,9 +299,7 @@ impl Command {
             }
             Command::BalancerOff => set_option("mgr/balancer/active", "false"),
             Command::AutoscaleOff { pool } => set_pool_text(&pool_name(pool), "pg_autoscale_mode", "off"),
-            Command::BalancerOn(_) | Command::Autoscale { .. } | Command::RackAside(_) | Command::RackIn => {
-                unreachable!("they are several")
-            }
+            Command::BalancerOn(_) | Command::Autoscale { .. } => unreachable!("they are several"),
         }
     }
 }
@@ -326,10 +308,6 @@ impl Command {
 const BALANCER_PAUSE_S: &str = "2";
 /// Seconds between two looks of a simulated autoscaler.
 const AUTOSCALER_PAUSE_S: &str = "5";
-
-fn rack_weight(weight: &str) -> String {
-    format!(r#"{{"prefix":"osd crush reweight-subtree","name":"rack1","weight":{weight}}}"#)
-}
 
 fn set_option(name: &str, value: &str) -> String {
     format!(r#"{{"prefix":"config set","who":"mgr","name":"{name}","value":"{value}"}}"#)

@@ -16,7 +16,7 @@ use wire::types::op_value;
 pub struct Workload {
     /// Objects of each pool that most operations use.
     pub objects: u64,
-    /// Further objects that are rarely written, so that reads find damage in them. 0: none in memory, 60 on disks.
+    /// Further objects that are rarely written, so that reads find damage in them.
     pub cold_objects: u64,
     /// Writes are up to two units long.
     pub unit_bytes: u64,

@@ -14,7 +14,6 @@ pub mod acknowledged;
 pub mod damage;
 pub mod log_agreement;
 pub mod log_bounds;
-pub mod moves;
 pub mod one_writer;
 pub mod replicas_equal;
 pub mod scrub_blame;
