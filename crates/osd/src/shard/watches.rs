@@ -376,21 +376,27 @@ impl Shard {
     }
 
     /// Watches of clients on the blocklist expire at once (`PrimaryLogPG::check_blocklisted_watchers`). A client that broke a lock
-    /// notifies and removes the object without a wait for the one that it put there.
+    /// notifies and removes the object without a wait for the one that it put there. A watch is known by its session, or by the timer of
+    /// its time-out.
     pub(super) fn expire_blocklisted_watches(&mut self, now: Time) {
-        let Shard { pgs, view, timers, .. } = self;
-        for (pg, state) in pgs.iter_mut() {
-            for (object, context) in
-                state.objects.iter_mut().filter(|(_, context)| !context.watches.is_empty())
+        let Shard { pgs, sessions, view, timers, .. } = self;
+        let fenced = sessions.values().filter(|session| view.is_blocklisted(&session.addr));
+        let connected = fenced.flat_map(|session| {
+            session.watches.iter().map(|&(pg, object, cookie)| (pg, object, (cookie, session.name)))
+        });
+        let silent = timers.iter().filter_map(|(_, timer)| match *timer {
+            Timer::Watch { pg, object, cookie, client } => Some((pg, object, (cookie, client))),
+            _ => None,
+        });
+        let known: Vec<(Key, Key, (u64, EntityName))> = connected.chain(silent).collect();
+        for (pg, object, who) in known {
+            let Some(context) = pgs.get_mut(pg).and_then(|pg| pg.objects.get_mut(object)) else { continue };
+            let addr = context.state.info().and_then(|info| Some(info.watchers.get(&who)?.addr));
+            if addr.is_some_and(|addr| view.is_blocklisted(&addr))
+                && let Some(watch) = context.watches.get_mut(&who)
             {
-                let Some(info) = context.state.info() else { continue };
-                for (&(cookie, client), watch) in &mut context.watches {
-                    let addr = info.watchers.get(&(cookie, client)).map(|info| info.addr);
-                    if addr.is_some_and(|addr| view.is_blocklisted(&addr)) {
-                        watch.expires = Some(now);
-                        timers.insert((now, Timer::Watch { pg, object, cookie, client }));
-                    }
-                }
+                watch.expires = Some(now);
+                timers.insert((now, Timer::Watch { pg, object, cookie: who.0, client: who.1 }));
             }
         }
     }
