@@ -176,20 +176,8 @@ impl Shard {
         fetched: &Fetched,
         waits_before: u32,
     ) -> Result<Effect, Wait> {
-        self.index.begin_caller((waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
-        let planned = self.plan_within_limit(ticket, transaction, fetched);
-        self.index.begin_caller(None);
-        self.ended(Phase::Planning);
-        planned
-    }
-
-    fn plan_within_limit(
-        &mut self,
-        ticket: Ticket,
-        transaction: &Transaction,
-        fetched: &Fetched,
-    ) -> Result<Effect, Wait> {
-        let effect = self.begin_plan(ticket, fetched).transaction(transaction)?;
+        let plan = |shard: &mut Shard| shard.begin_plan(ticket, fetched).transaction(transaction);
+        let effect = self.within_limit(waits_before, plan)?;
         let wait = match self.fits(&effect) {
             Fit::Now => return Ok(effect),
             Fit::Later => Wait::Log,
@@ -197,6 +185,15 @@ impl Shard {
         };
         effect.taken.iter().for_each(|run| self.space.untake(*run));
         Err(wait)
+    }
+
+    /// Plans with few look-ups in the tables, unless the transaction has waited often.
+    fn within_limit<T>(&mut self, waits_before: u32, plan: impl FnOnce(&mut Shard) -> T) -> T {
+        self.index.begin_caller((waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
+        let planned = plan(self);
+        self.index.begin_caller(None);
+        self.ended(Phase::Planning);
+        planned
     }
 
     fn begin_plan<'a>(&'a mut self, ticket: Ticket, fetched: &'a Fetched) -> Plan<'a> {
@@ -231,20 +228,17 @@ impl Shard {
         match job.divided {
             None => {}
             Some(Divided::Asking(rest)) => {
-                self.index.begin_caller((job.waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
-                let asked = self.begin_plan(ticket, &Fetched::new()).ask(transaction, rest, max);
-                self.index.begin_caller(None);
-                self.ended(Phase::Planning);
-                let (rest, waits) = asked?;
+                let ask =
+                    |shard: &mut Shard| shard.begin_plan(ticket, &Fetched::new()).ask(transaction, rest, max);
+                let (rest, waits) = self.within_limit(job.waits_before, ask)?;
                 job.divided = Some(rest.map_or(Divided::Applying(Rest::default()), Divided::Asking));
                 return if waits { Err(Wait::Index) } else { Ok(Planned::Asked) };
             }
             Some(Divided::Applying(rest)) => {
-                self.index.begin_caller((job.waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
-                let part = self.begin_plan(ticket, &Fetched::new()).part(transaction, rest, max);
-                self.index.begin_caller(None);
-                self.ended(Phase::Planning);
-                let (effect, behind) = part?;
+                let part = |shard: &mut Shard| {
+                    shard.begin_plan(ticket, &Fetched::new()).part(transaction, rest, max)
+                };
+                let (effect, behind) = self.within_limit(job.waits_before, part)?;
                 // Room for all parts. The first one has the object's record; later ones patch it.
                 let bytes = || log_bytes(&effect).0 + log_bytes_bound(transaction);
                 match rest.is_all().then(|| self.fits_bytes(bytes(), 0)) {
