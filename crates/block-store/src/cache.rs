@@ -62,6 +62,8 @@ pub struct Cache<N, E> {
     short_bytes: usize,
     budget: usize,
     budget_min: usize,
+    /// Memory for all entries is taken at once.
+    reserves: bool,
 }
 
 /// Memory of the map, the queues and the slot for one entry.
@@ -77,7 +79,14 @@ const PAGE: usize = 4096;
 impl<N: Name, E: Entry> Cache<N, E> {
     /// `budget_min` is the smallest budget, whatever is set.
     pub fn new(budget: usize, budget_min: usize) -> Cache<N, E> {
-        let mut cache = Cache {
+        let mut cache = Cache { budget_min, reserves: true, ..Cache::that_grows(budget.max(budget_min)) };
+        cache.reserve();
+        cache
+    }
+
+    /// A cache that takes memory for entries when it gets them.
+    pub fn that_grows(budget: usize) -> Cache<N, E> {
+        Cache {
             slots: Vec::new(),
             fillings: Vec::new(),
             free: Vec::new(),
@@ -88,18 +97,17 @@ impl<N: Name, E: Entry> Cache<N, E> {
             ghost_names: HashTable::new(),
             bytes: 0,
             short_bytes: 0,
-            budget: budget.max(budget_min),
-            budget_min,
-        };
-        cache.reserve();
-        cache
+            budget,
+            budget_min: 0,
+            reserves: false,
+        }
     }
 
     /// Takes memory for as many entries of a block as the budget holds, so that no insert moves or rehashes all of them, nor is
     /// the first to touch a page. Twice as much in the tables: removed entries leave few traces there.
     fn reserve(&mut self) {
         let entries = self.budget / BLOCK;
-        if entries <= self.slots.len() {
+        if !self.reserves || entries <= self.slots.len() {
             return;
         }
         let Cache { slots, fillings, free, names, short, main, ghosts, ghost_names, .. } = self;
@@ -144,6 +152,28 @@ impl<N: Name, E: Entry> Cache<N, E> {
     #[inline]
     pub fn entry(&self, slot: u32) -> &E {
         &self.slots[slot as usize].as_ref().expect("a slot just found").entry
+    }
+
+    /// An entry, without a use.
+    pub fn peek(&self, name: N) -> Option<&E> {
+        let number = self.number_of(name)?;
+        self.slots[number as usize].as_ref().map(|slot| &slot.entry)
+    }
+
+    /// Changes an entry, and removes it if `change` returns false. Not a use, and evicts nothing: see [`Cache::trim`].
+    #[inline]
+    pub fn change(&mut self, name: N, change: impl FnOnce(&mut E) -> bool) {
+        let Some(number) = self.number_of(name) else { return };
+        let slot = self.slots[number as usize].as_mut().expect("named, so there");
+        let stays = change(&mut slot.entry);
+        let before = std::mem::replace(&mut slot.bytes, OVERHEAD + slot.entry.bytes());
+        self.bytes = self.bytes + slot.bytes - before;
+        if slot.short {
+            self.short_bytes = self.short_bytes + slot.bytes - before;
+        }
+        if !stays {
+            self.take(name);
+        }
     }
 
     /// An entry to change. Not a use.
@@ -422,6 +452,22 @@ mod tests {
         assert_eq!(cache.bytes, before - STEPS_OF_TRIM * (OVERHEAD + ONE));
         while cache.trim(&mut |_, _| gone += 1) {}
         assert_eq!((cache.bytes, gone), (0, ENTRIES));
+    }
+
+    #[test]
+    fn changed_entry_counts_with_its_new_size() {
+        let mut cache: Cache<u64, Kept> = Cache::that_grows(BUDGET);
+        (0..3).for_each(|name| insert(&mut cache, name, 0));
+        cache.change(1, |entry| {
+            *entry = Kept::Bytes(3 * ONE);
+            true
+        });
+        let bytes = 3 * OVERHEAD + 5 * ONE;
+        assert_eq!((cache.bytes, cache.short_bytes), (bytes, bytes));
+        cache.change(1, |_| false);
+        cache.change(7, |_| panic!("it is not there"));
+        let bytes = 2 * (OVERHEAD + ONE);
+        assert_eq!((cache.bytes, cache.short_bytes, cache.peek(1)), (bytes, bytes, None));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub enum PlantedBug {
     MemtableEndsWithinBatch,
     /// A patch is made from the value that the tables have, without the changes in memory.
     PatchOnStaleBase,
+    /// A value that is cached by its key is not changed with the key.
+    CachedValueNotChanged,
     /// A checkpoint leaves the states of PG logs as they are in the index.
     LogStateNotWritten,
     /// The state of a PG log has the number of the batch behind it.

@@ -43,6 +43,7 @@ mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unreadable;
+mod values;
 mod writer;
 
 use crate::io::Io;
@@ -56,6 +57,7 @@ use reads::{Found, Reads, Unavailable};
 use recent::Recent;
 use replaced::Replaced;
 use thiserror::Error;
+use values::Values;
 
 /// A position in the log: the sequence of a record. The mark of a change is that of its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,6 +156,9 @@ impl Limit {
 const MEMTABLE_BYTES_MIN: usize = 1 << 20;
 const MEMTABLE_BYTES_MAX: usize = 64 << 20;
 
+/// The part of the cache's budget that values may take. Blocks have the rest, and what values leave.
+const VALUES_SHARE: usize = 4;
+
 /// Purpose of an allocation: when space is short, some is kept for purposes that cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -193,8 +198,10 @@ pub struct Options {
     /// Size of level 1; each deeper level may be `fanout` times as large.
     pub level_bytes: u64,
     pub fanout: u64,
-    /// Budget of cached blocks; see [`Index::set_cache_budget`].
+    /// Budget of cached blocks and values; see [`Index::set_cache_budget`].
     pub cache_bytes: usize,
+    /// Keys whose values are asked for again and again: they are cached by key.
+    pub keeps: fn(&[u8]) -> bool,
 }
 
 impl Default for Options {
@@ -206,6 +213,7 @@ impl Default for Options {
             level_bytes: 64 << 20,
             fanout: 8,
             cache_bytes: 64 << 20,
+            keeps: |_| false,
         }
     }
 }
@@ -214,7 +222,7 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub memtables: usize,
-    /// Cached blocks, filters and guides: what [`Index::set_cache_budget`] bounds.
+    /// Cached blocks, filters, guides and values: what [`Index::set_cache_budget`] bounds.
     pub cache: usize,
     /// Memory per table, and buffers of flushes and merges.
     pub tables: usize,
@@ -247,6 +255,7 @@ pub struct Index {
     memory: Memory,
     levels: Levels,
     reads: Reads,
+    values: Values,
     recent: Recent,
     memos: Memos,
     background: Background,
@@ -270,6 +279,7 @@ impl Index {
             memory: Memory::default(),
             levels: Levels::default(),
             reads: Reads::new(options.cache_bytes),
+            values: Values::new(options.cache_bytes / VALUES_SHARE),
             recent: Recent::new(),
             memos: Memos::default(),
             background: Background::default(),
@@ -313,6 +323,13 @@ impl Index {
         tables.flat_map(|table| &table.runs).map(|(unit, units)| (unit * BLOCK as u64, units * BLOCK as u64))
     }
 
+    /// A change becomes visible in the cache of values, too.
+    fn change_kept(&mut self, key: &[u8], value: &Option<Bytes>) {
+        if (self.options.keeps)(key) && !planted::has(PlantedBug::CachedValueNotChanged) {
+            self.values.change(key, filter::hash(key), value);
+        }
+    }
+
     /// Puts (`Some`) or deletes (`None`) keys, visible at once. Marks never decrease. A value should not keep much more memory
     /// alive than its own length.
     pub fn apply<K: AsRef<[u8]>>(
@@ -338,7 +355,8 @@ impl Index {
         for (key, value) in changes {
             let key = key.as_ref();
             bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
-            active.table.put(key, value);
+            self.change_kept(key, &value);
+            self.memory.active.table.put(key, value);
         }
         self.owe(bytes);
     }
@@ -350,11 +368,16 @@ impl Index {
 
     /// The value of a key, if it is in memory: the newest one, or none.
     pub fn peek(&self, key: &[u8]) -> Option<&Bytes> {
-        match self.peek_memtables(key) {
-            Some(value) if !planted::has(PlantedBug::PatchOnStaleBase) => return value.as_ref(),
-            _ => {}
+        let hash = filter::hash(key);
+        if !planted::has(PlantedBug::PatchOnStaleBase) {
+            if let Some(value) = self.values.peek(key, hash) {
+                return value.as_ref();
+            }
+            if let Some(value) = self.peek_memtables(key) {
+                return value.as_ref();
+            }
         }
-        self.recent.find(key, filter::hash(key))?.as_ref()
+        self.recent.find(key, hash)?.as_ref()
     }
 
     /// `Some(None)` is a deletion; `None`: the tables may have the key.
@@ -369,23 +392,32 @@ impl Index {
         changes: impl IntoIterator<Item = (K, Bytes)>,
         first: LogMark,
     ) {
-        let active = &mut self.memory.active;
-        let was_empty = active.table.is_empty();
+        let was_empty = self.memory.active.table.is_empty();
         for (key, value) in changes {
-            active.table.put(key.as_ref(), Some(value));
+            let (key, value) = (key.as_ref(), Some(value));
+            self.change_kept(key, &value);
+            self.memory.active.table.put(key, value);
         }
+        let active = &mut self.memory.active;
         active.first = if was_empty { first } else { active.first.min(first) };
         active.last = active.last.max(self.applied).max(first);
     }
 
     pub fn get(&mut self, key: &[u8], ticket: Ticket, io: &mut Io) -> Get {
         self.look_ups += 1;
+        let hash = filter::hash(key);
+        let keeps = (self.options.keeps)(key);
+        if keeps && let Some(value) = self.values.find(key, hash) {
+            return value.clone().map_or(Get::Absent, Get::Found);
+        }
         for table in self.memory.tables() {
             if let Some(value) = table.get(key) {
+                if keeps {
+                    self.values.keep(key, hash, value.clone());
+                }
                 return value.clone().map_or(Get::Absent, Get::Found);
             }
         }
-        let hash = filter::hash(key);
         if let Some(value) = self.recent.find(key, hash) {
             return value.clone().map_or(Get::Absent, Get::Found);
         }
@@ -425,6 +457,10 @@ impl Index {
                 }
                 Err(Unavailable::Bad(bad)) => return Get::Bad(bad),
             }
+        }
+        if keeps {
+            // A copy, which keeps no block in memory.
+            self.values.keep(key, hash, found.as_deref().map(Bytes::copy_from_slice));
         }
         self.recent.keep(key, hash, found.clone());
         self.memos.keep(key, hash, &found);
@@ -618,9 +654,9 @@ impl Index {
         self.background.failed
     }
 
-    /// Memory of cached blocks.
+    /// Memory of cached blocks and values.
     pub fn cache_bytes(&self) -> usize {
-        self.reads.cache_bytes()
+        self.reads.cache_bytes() + self.values.bytes()
     }
 
     /// Runs of level 0, each of which a look-up may have to search.
@@ -641,7 +677,7 @@ impl Index {
         let tables: usize = self.levels.tables().map(|table| table.memory()).sum();
         Usage {
             memtables: self.memtable_bytes(),
-            cache: self.reads.cache_bytes(),
+            cache: self.cache_bytes(),
             tables: tables + self.background.memory(),
             device: self.device_bytes(),
         }
@@ -653,13 +689,17 @@ impl Index {
         self.options.memtable_bytes = (bytes / 3).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
     }
 
-    /// Evicts some cached blocks, while they are more than the budget. Returns true if another call would get further.
+    /// Evicts some of what is cached, while it is more than the budget. Returns true if another call would get further.
     pub fn trim_cache(&mut self) -> bool {
-        self.reads.trim_cache()
+        let more = self.values.trim();
+        self.reads.set_cache_budget(self.options.cache_bytes.saturating_sub(self.values.bytes()));
+        self.reads.trim_cache() | more
     }
 
-    /// Sets the budget of cached blocks, filters and guides, above a working minimum.
+    /// Sets the budget of cached blocks, filters, guides and values, above a working minimum.
     pub fn set_cache_budget(&mut self, bytes: usize) {
-        self.reads.set_cache_budget(bytes);
+        self.options.cache_bytes = bytes;
+        self.values.set_budget(bytes / VALUES_SHARE);
+        self.reads.set_cache_budget(bytes.saturating_sub(self.values.bytes()));
     }
 }

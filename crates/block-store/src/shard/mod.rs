@@ -45,6 +45,7 @@ use crate::format::{ShardPlace, Totals};
 use crate::index::{self, Bad, Index, LogMark, Ticket};
 use crate::io::{Io, IoCompletion, Owner};
 use crate::object::collection::CollectionRecord;
+use crate::object::key;
 use crate::patience::Patience;
 use crate::pg_log::PgLogs;
 use crate::plan::{Collections, Pools};
@@ -124,7 +125,7 @@ impl Default for Options {
             patience: Patience::default(),
             first_fit: false,
             manifest_in_pieces: false,
-            index: index::Options::default(),
+            index: index::Options { keeps: key::takes_patches, ..index::Options::default() },
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::index::{Get, Limit, LogMark, Options};
 use bytes::Bytes;
 
 fn play(seed: u64, steps: u64) -> Rig {
-    let mut rig = Rig::new(small(), seed);
+    let keeping = Options { cache_bytes: 64 << 10, keeps: |key| key.len() % 2 == 0, ..small() };
+    let mut rig = Rig::new(if seed.is_multiple_of(2) { keeping } else { small() }, seed);
     if seed.is_multiple_of(3) {
         rig.space.run_max = 10;
     }

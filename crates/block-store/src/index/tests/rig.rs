@@ -22,6 +22,7 @@ pub fn small() -> Options {
         level_bytes: 48 << 10,
         fanout: 3,
         cache_bytes: 0,
+        keeps: |_| false,
     }
 }
 

@@ -238,11 +238,10 @@ fn layers_survive_crashes_between_cleaning_steps() {
                 rig.poll();
             }
             rig.crash_now(&mut dice, Depth::Deep);
-            // A removal that did not survive is made again.
-            let id = snapshot((i * 5) % 12);
-            if super::dump::list(&mut rig.front, home()).contains(&id) {
-                now(&mut rig, vec![Change::Remove { object: id }]);
-            }
+        }
+        // Removals that did not survive are made again.
+        for id in super::dump::list(&mut rig.front, home()).into_iter().filter(|id| *id != head()) {
+            now(&mut rig, vec![Change::Remove { object: id }]);
         }
         rig.compare(Depth::Deep);
         assert_eq!(count(&mut rig.shard, key::all_layers()), 0, "the last layer is the head's own");

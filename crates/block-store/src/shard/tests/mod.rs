@@ -41,6 +41,7 @@ use super::{OpenError, Options, Shard};
 use crate::format::{FormatOptions, Identity, KeyHolder, KeySecret, NewKeys};
 use crate::index;
 use crate::mkfs::format;
+use crate::object::key;
 use crate::patience::Patience;
 use crate::{Pool, attach_with_key};
 use device::BlockDevice;
@@ -79,6 +80,7 @@ pub(crate) fn small() -> Options {
             level_bytes: 128 << 10,
             fanout: 4,
             cache_bytes: 256 << 10,
+            keeps: key::takes_patches,
         },
     }
 }

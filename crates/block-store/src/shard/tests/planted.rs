@@ -104,6 +104,11 @@ fn planted_patch_on_stale_base_is_caught() {
 }
 
 #[test]
+fn planted_stale_cached_value_is_caught() {
+    is_caught(PlantedBug::CachedValueNotChanged, changes);
+}
+
+#[test]
 fn planted_missing_log_state_is_caught() {
     is_caught(PlantedBug::LogStateNotWritten, changes);
 }
