@@ -129,6 +129,7 @@ impl Disk {
                 level_bytes: 128 << 10,
                 fanout: 4,
                 cache_bytes: 256 << 10,
+                ..Options::default().index
             },
         };
         let cache_bytes = one_of(&mut dice, &[0, 512 << 10]);
