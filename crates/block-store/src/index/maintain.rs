@@ -95,6 +95,7 @@ impl Index {
     pub(super) fn work(&mut self, durable: LogMark, io: &mut Io, space: &mut dyn TakeSpace) -> bool {
         self.durable = durable.max(self.durable);
         self.memory.dismantle();
+        let frees_answers = self.memos.free();
         let background = &mut self.background;
         if background.failed.is_some() {
             return false;
@@ -158,7 +159,13 @@ impl Index {
         background.credit = background.credit.saturating_sub(granted.saturating_sub(work));
         // Other work may be due now, without a completion to announce it.
         let installed = self.install();
-        work == 0 || installed || gave_up || gives_back || has_moved || !self.memory.retired.is_empty()
+        work == 0
+            || installed
+            || gave_up
+            || gives_back
+            || has_moved
+            || frees_answers
+            || !self.memory.retired.is_empty()
     }
 
     /// Adds merge work for changes of so many bytes: the more, the more a level exceeds its size. Each level writes a change

@@ -7,7 +7,7 @@
 use super::Ticket;
 use super::recent::Answer;
 use bytes::Bytes;
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table};
 use std::collections::BTreeMap;
 
 /// Queries of one caller in a row that are not remembered: [`super::recent`] has them.
@@ -17,6 +17,8 @@ const ANSWERS_OF_ONE_MAX: usize = 1 << 15;
 /// Answers of all waiting callers, some 20 MB. At more the newest callers' are forgotten: the oldest ones get further, so that
 /// callers that have no room together do not take it from each other in turns.
 const ANSWERS_MAX: usize = 1 << 17;
+/// Forgotten answers that one turn frees, some 50 us.
+const FREED_AT_ONCE: usize = 512;
 
 #[derive(Default)]
 pub struct Memos {
@@ -28,6 +30,8 @@ pub struct Memos {
     waits: bool,
     kept: BTreeMap<Ticket, HashTable<Answer>>,
     kept_answers: usize,
+    /// Freed in steps: those of one caller take milliseconds.
+    forgotten: Vec<hash_table::IntoIter<Answer>>,
 }
 
 impl Memos {
@@ -57,10 +61,17 @@ impl Memos {
                 && let Some((_, forgotten)) = self.kept.pop_last()
             {
                 self.kept_answers -= forgotten.len();
+                self.free_later(forgotten);
             }
         }
         self.asked = 0;
-        self.answers.clear();
+        match self.answers.len() {
+            0..=FREED_AT_ONCE => self.answers.clear(),
+            _ => {
+                let answers = std::mem::take(&mut self.answers);
+                self.free_later(answers);
+            }
+        }
         if !self.kept.is_empty()
             && let Some(answers) = self.kept.remove(&ticket)
         {
@@ -92,9 +103,25 @@ impl Memos {
         self.waits |= self.asker == Some(ticket);
     }
 
+    fn free_later(&mut self, answers: HashTable<Answer>) {
+        self.forgotten.push(answers.into_iter());
+    }
+
     /// Forgets all answers, after a flush.
     pub fn clear(&mut self) {
-        *self = Memos::default();
+        let Memos { mut forgotten, answers, kept, .. } = std::mem::take(self);
+        let tables = kept.into_values().chain([answers]).filter(|table| !table.is_empty());
+        forgotten.extend(tables.map(HashTable::into_iter));
+        self.forgotten = forgotten;
+    }
+
+    /// Frees some of the forgotten answers. Returns true if there are more.
+    pub fn free(&mut self) -> bool {
+        let Some(last) = self.forgotten.last_mut() else { return false };
+        if last.by_ref().take(FREED_AT_ONCE).count() < FREED_AT_ONCE {
+            self.forgotten.pop();
+        }
+        !self.forgotten.is_empty()
     }
 }
 
@@ -158,6 +185,19 @@ mod tests {
         assert_eq!(count, ANSWERS_MAX);
         memos.begin(Ticket(callers));
         assert_eq!(memos.kept_answers, ANSWERS_MAX);
+    }
+
+    #[test]
+    fn forgotten_answers_are_freed_in_steps() {
+        let mut memos = Memos::default();
+        for ticket in 1..=3 {
+            ask(&mut memos, ticket, SKIPPED as u64 + 2 * FREED_AT_ONCE as u64);
+            memos.hold(Ticket(ticket));
+        }
+        memos.clear();
+        let steps = (0..100).take_while(|_| memos.free()).count();
+        assert!((6..=9).contains(&steps), "{steps} steps");
+        assert!(!memos.free() && memos.forgotten.is_empty());
     }
 
     #[test]
