@@ -60,6 +60,8 @@ pub struct Cache<N, E> {
     ghost_names: HashTable<u64>,
     bytes: usize,
     short_bytes: usize,
+    /// Bytes of entries with pins.
+    pinned_bytes: usize,
     budget: usize,
     budget_min: usize,
     /// Memory for all entries is taken at once.
@@ -97,6 +99,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
             ghost_names: HashTable::new(),
             bytes: 0,
             short_bytes: 0,
+            pinned_bytes: 0,
             budget,
             budget_min: 0,
             reserves: false,
@@ -128,6 +131,11 @@ impl<N: Name, E: Entry> Cache<N, E> {
 
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// True if pinned entries take more than half of the budget.
+    pub fn is_mostly_pinned(&self) -> bool {
+        self.pinned_bytes > self.budget / 2
     }
 
     /// Sets the budget. A much smaller one is reached by and by: see [`Cache::trim`].
@@ -171,6 +179,9 @@ impl<N: Name, E: Entry> Cache<N, E> {
         if slot.short {
             self.short_bytes = self.short_bytes + slot.bytes - before;
         }
+        if slot.pins > 0 {
+            self.pinned_bytes = self.pinned_bytes + slot.bytes - before;
+        }
         if !stays {
             self.take(name);
         }
@@ -202,6 +213,9 @@ impl<N: Name, E: Entry> Cache<N, E> {
         let slots = &self.slots;
         self.names.insert_unique(name.hash(), number, |i| name_of(slots, *i).hash());
         self.bytes += bytes;
+        if pins > 0 {
+            self.pinned_bytes += bytes;
+        }
         if short {
             self.short_bytes += bytes;
             self.short.push_back(place);
@@ -213,12 +227,21 @@ impl<N: Name, E: Entry> Cache<N, E> {
 
     /// Pins an entry until [`Cache::unpin`]. Returns false if there is none.
     pub fn pin(&mut self, name: N) -> bool {
-        self.slot_of(name).map(|slot| slot.pins += 1).is_some()
+        let Some(slot) = self.slot_of(name) else { return false };
+        slot.pins += 1;
+        if slot.pins == 1 {
+            let bytes = slot.bytes;
+            self.pinned_bytes += bytes;
+        }
+        true
     }
 
     pub fn unpin(&mut self, name: N) {
-        if let Some(slot) = self.slot_of(name) {
-            slot.pins -= 1;
+        let Some(slot) = self.slot_of(name) else { return };
+        slot.pins -= 1;
+        if slot.pins == 0 {
+            let bytes = slot.bytes;
+            self.pinned_bytes -= bytes;
         }
     }
 
@@ -309,6 +332,9 @@ impl<N: Name, E: Entry> Cache<N, E> {
         self.bytes -= slot.bytes;
         if slot.short {
             self.short_bytes -= slot.bytes;
+        }
+        if slot.pins > 0 {
+            self.pinned_bytes -= slot.bytes;
         }
         self.free.push(number);
         if let Ok(entry) = self.names.find_entry(slot.name.hash(), |i| *i == number) {
@@ -431,9 +457,13 @@ mod tests {
     fn pinned_entry_stays_until_unpinned() {
         let mut cache = cache();
         (0..1000).for_each(|i| insert(&mut cache, i, 1));
-        assert!(cache.bytes() > BUDGET);
+        assert!(cache.bytes() > BUDGET && cache.is_mostly_pinned());
+        assert!(cache.pin(7));
+        cache.unpin(7);
+        assert_eq!(cache.pinned_bytes, cache.bytes());
         assert!((0..1000).all(|i| cache.find(i).is_some()));
         (0..1000).for_each(|i| cache.unpin(i));
+        assert_eq!(cache.pinned_bytes, 0);
         let mut gone = 0;
         cache.set_budget(0, &mut |_, _| gone += 1);
         while cache.trim(&mut |_, _| gone += 1) {}

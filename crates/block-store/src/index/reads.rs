@@ -28,6 +28,8 @@ pub enum Found {
 
 /// Maximum pinned blocks per waiting ticket. Others may be evicted before the query is repeated.
 const TOUCHED_MAX: usize = 1 << 13;
+/// Oldest waiting tickets whose nodes stay, whatever they take: the cleaner's, which is older than any other, and one more.
+const KEEPING: usize = 2;
 /// Number of names at which duplicates are removed.
 const TOUCHED_TWICE: usize = 1024;
 
@@ -161,6 +163,20 @@ impl Reads {
         wait.landed.extend(self.touched.drain(..).filter(|name| self.cache.pin(*name)));
         if wait.landed.len() > TOUCHED_TWICE.max(2 * wait.distinct) {
             wait.thin_out(&mut self.cache);
+        }
+        self.unpin_newest();
+    }
+
+    /// Bounds what waiting tickets have pinned: a transaction of a thousand cold keys uses some 100 MB of nodes. The newest tickets'
+    /// nodes may go, and are read again. The oldest keep theirs, so that one always gets further.
+    fn unpin_newest(&mut self) {
+        let Reads { cache, waits, .. } = self;
+        for wait in waits.values_mut().skip(KEEPING).rev() {
+            if !cache.is_mostly_pinned() {
+                break;
+            }
+            wait.landed.drain(..).for_each(|name| cache.unpin(name));
+            wait.distinct = 0;
         }
     }
 
@@ -303,6 +319,7 @@ impl Reads {
                 self.ready.push_back((ticket, wait.landed));
             }
         }
+        self.unpin_newest();
     }
 
     /// Stores a node where queries find it.
