@@ -134,9 +134,11 @@ impl OsdRole {
                     Effect::ReleaseMemory => runtime::memory::give_back(),
                     Effect::Stopped => self.mailboxes.iter().for_each(Mailbox::stop),
                     Effect::Fatal { why } => {
-                        tracing::error!("stopping: {why}");
-                        self.outcome.failed.store(true, Ordering::Release);
-                        self.mailboxes.iter().for_each(Mailbox::stop);
+                        // Each transaction that was under way may bring one.
+                        if !self.outcome.failed.swap(true, Ordering::AcqRel) {
+                            tracing::error!("stopping: {why}");
+                            self.mailboxes.iter().for_each(Mailbox::stop);
+                        }
                     }
                 }
             }
