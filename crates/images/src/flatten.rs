@@ -214,9 +214,10 @@ async fn copy_up(
         return Ok(());
     }
     let argument = (extents, data.freeze()).to_vec(Features::ALL);
+    // The hint comes second: it would make the object, and the method writes only an absent one.
     let steps = WriteOps::new()
-        .alloc_hint(image.layout.object_size(), image.layout.object_size(), 0)
-        .exec("rbd", "sparse_copyup", &argument);
+        .exec("rbd", "sparse_copyup", &argument)
+        .alloc_hint(image.layout.object_size(), image.layout.object_size(), 0);
     // An empty snapshot context: the object is older than each snapshot of the clone.
     let operation = Operation::write(image.data_pool.object(name), steps).with_snap_context(SnapId(0), Vec::new());
     image.data_pool.run(operation).await?;
