@@ -135,7 +135,9 @@ class Tasks(ClusterTest):
             self.assertEqual(told, "[errno 16] RBD image is busy (error removing image)")
             self.ask("rbd", "task", "cancel", task)
             self.assertEqual(self.tasks(), [])
-            self.assertIsNone(owner.poll(), "the owner goes on")
+            # Stock takes the lock from the owner before it looks for watchers, and the owner's writes fail with EROFS.
+            if not harness.STOCK:
+                self.assertIsNone(owner.poll(), "the owner goes on")
         finally:
             owner.kill()
             owner.wait()
@@ -164,7 +166,10 @@ class Tasks(ClusterTest):
         self.assertEqual([shown["id"] for shown in self.tasks()], [task], "the task was under way")
         self.wait_done(task)
         self.assertNotIn("parent", self.info(f"{POOL}/copy"))
-        self.assertEqual(self.digest(f"{POOL}/copy"), before)
+        # Stock enters an object in the object map before it copies it. After the death of its manager the next one takes such objects
+        # for copied, and the image has lost them: 16.2.15 fails here.
+        if not harness.STOCK:
+            self.assertEqual(self.digest(f"{POOL}/copy"), before)
 
     def leaves_nothing(self):
         """All images are removed by tasks."""
@@ -172,6 +177,7 @@ class Tasks(ClusterTest):
         for name in ("parent", "large"):
             self.rbd("snap", "unprotect", f"{POOL}/{name}@s")
             self.rbd("snap", "rm", "--no-progress", f"{POOL}/{name}@s")
+        self.names = {self.info(f"{POOL}/{name}")["id"]: name for name in self.rbd("ls", POOL).text.split()}
         # A dead client's watch lasts for half a minute.
         eventually(lambda: not self.rbd("status", f"{POOL}/used", "--format", "json").json["watchers"], 60)
         self.rbd("trash", "mv", f"{POOL}/clone")
@@ -209,8 +215,12 @@ class Tasks(ClusterTest):
         self.assertEqual((row["pool_name"], row["namespace"], row["schedule_time"][-3:]), (POOL, "", ":00"))
         self.ask(*schedule, "remove", f"{POOL}/")
         self.assertEqual(self.ask(*schedule, "list").json, {})
-        data = {name for name in self.objects() if name.startswith(("rbd_data.", "rbd_header.", "rbd_object_map.", "rbd_id."))}
-        self.assertEqual(data - set(self.objects_of(trashed["kept"])), set(), "no object of a removed image is left")
+        parts = [name.split(".") for name in self.objects()]
+        left = {self.names.get(part[1], part[1]) for part in parts if part[0] in ("rbd_data", "rbd_header", "rbd_object_map")}
+        # Stock leaves objects of a clone that was flattened while it had a snapshot.
+        left -= {"clone"} if harness.STOCK else set()
+        self.assertEqual(left, {trashed["kept"]}, "no object of a removed image is left")
+        self.assertEqual([part for part in parts if part[0] == "rbd_id"], [])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 //! The place of a clone among its parent's clones, and snapshots in the parent's trash that the last clone has left.
 
 use crate::image::{
-    CHILDREN, EXCLUSIVE_LOCK, FAST_DIFF, Image, OBJECT_MAP, OBJECT_MAP_INVALID, OP_CLONE_CHILD, Shared, header_object,
-    is_unneeded, object_map_object,
+    CHILDREN, EXCLUSIVE_LOCK, FAST_DIFF, Image, OBJECT_MAP, OBJECT_MAP_INVALID, OP_CLONE_CHILD, Shared,
+    header_object, is_unneeded, object_map_object,
 };
 use crate::lock::{Access, HeaderWatch, Lock};
 use crate::pool::{Errno, Pool, may_be_gone};

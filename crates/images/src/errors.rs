@@ -50,7 +50,10 @@ mod tests {
     #[test]
     fn errors_have_stocks_words() {
         let missing = answer(errno::ENOENT, "Image rbd/nope does not exist");
-        assert_eq!((missing.result, missing.status.as_str()), (-2, "[errno 2] RBD image not found (Image rbd/nope does not exist)"));
+        assert_eq!(
+            (missing.result, missing.status.as_str()),
+            (-2, "[errno 2] RBD image not found (Image rbd/nope does not exist)")
+        );
         assert_eq!(rbd(31, "error removing image"), "[errno 31] error removing image");
         assert_eq!(no_pool("x").status, "[errno 2] RADOS object not found (error opening pool 'x')");
     }

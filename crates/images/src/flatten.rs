@@ -10,8 +10,8 @@
 use crate::children;
 use crate::cx::side_by_side;
 use crate::image::{
-    DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, FAST_DIFF_INVALID, Image, OBJECT_MAP, OBJECT_MAP_INVALID, ObjectMap, Shared,
-    id_of, object_map_object,
+    DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, FAST_DIFF_INVALID, Image, OBJECT_MAP, OBJECT_MAP_INVALID,
+    ObjectMap, Shared, id_of, object_map_object,
 };
 use crate::layout::ImageExtent;
 use crate::lock::{Access, HeaderWatch, Lock};
@@ -98,7 +98,9 @@ async fn ask_owner(pool: &Pool, watch: &HeaderWatch, progress: &Progress) -> Res
                         last_heard.set(pool.cx.now());
                         progress.set(offset, total);
                     }
-                    Notice::AsyncComplete { request: of, result: told } if of == request => result = Some(told),
+                    Notice::AsyncComplete { request: of, result: told } if of == request => {
+                        result = Some(told)
+                    }
                     _ => {}
                 }
                 Bytes::new()
@@ -215,11 +217,14 @@ async fn copy_up(
     }
     let argument = (extents, data.freeze()).to_vec(Features::ALL);
     // The hint comes second: it would make the object, and the method writes only an absent one.
-    let steps = WriteOps::new()
-        .exec("rbd", "sparse_copyup", &argument)
-        .alloc_hint(image.layout.object_size(), image.layout.object_size(), 0);
+    let steps = WriteOps::new().exec("rbd", "sparse_copyup", &argument).alloc_hint(
+        image.layout.object_size(),
+        image.layout.object_size(),
+        0,
+    );
     // An empty snapshot context: the object is older than each snapshot of the clone.
-    let operation = Operation::write(image.data_pool.object(name), steps).with_snap_context(SnapId(0), Vec::new());
+    let operation =
+        Operation::write(image.data_pool.object(name), steps).with_snap_context(SnapId(0), Vec::new());
     image.data_pool.run(operation).await?;
     if image.has(OBJECT_MAP) { mark_present(image, object).await } else { Ok(()) }
 }
@@ -229,7 +234,8 @@ async fn copy_up(
 async fn mark_present(image: &Image, object: u64) -> Result<(), Errno> {
     let mut is_first = true;
     for snap in image.snaps.iter().rev().copied().chain([NO_SNAP]) {
-        let state = if is_first || !image.has(FAST_DIFF) { ObjectMap::EXISTS } else { ObjectMap::EXISTS_CLEAN };
+        let state =
+            if is_first || !image.has(FAST_DIFF) { ObjectMap::EXISTS } else { ObjectMap::EXISTS_CLEAN };
         let argument = ((object, object + 1), (state, None::<u8>));
         match image.pool.call(object_map_object(&image.id, snap), "object_map_update", &argument).await {
             Ok(()) => is_first = false,
@@ -268,7 +274,9 @@ fn read<'a>(
                 Ok(reply) => {
                     const EBADMSG: Errno = 74;
                     let found = reply.sparse(0).map_err(|_| EBADMSG)?;
-                    pieces.extend(found.into_iter().map(|(at, data)| (from + at.saturating_sub(part.offset), data)));
+                    pieces.extend(
+                        found.into_iter().map(|(at, data)| (from + at.saturating_sub(part.offset), data)),
+                    );
                 }
                 Err(errno::ENOENT) => {
                     let extent = ImageExtent { offset: extent.offset + from, len: part.len };
@@ -289,7 +297,8 @@ async fn read_inherited(image: &Image, snap: u64, extent: ImageExtent, depth: u3
     if len == 0 {
         return Ok(Vec::new());
     }
-    let parent: wire::types::cls::rbd::ParentSpec = image.pool.get(image.header(), "parent_get", &Nothing).await?;
+    let parent: wire::types::cls::rbd::ParentSpec =
+        image.pool.get(image.header(), "parent_get", &Nothing).await?;
     let shared = Shared { parent, overlap };
     let grandparent = Image::open(&children::pool_of(image, &shared), &shared.parent.image).await?;
     read(&grandparent, shared.parent.snap, ImageExtent { len, ..extent }, depth + 1).await

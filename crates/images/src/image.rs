@@ -101,7 +101,8 @@ impl Image {
         let overlap: Option<u64> = decoded(&reply, 8)?;
         let mut stripes = None;
         if features & STRIPING != 0 {
-            stripes = Some(pool.get::<(u64, u64)>(header_object(id), "get_stripe_unit_count", &Nothing).await?);
+            stripes =
+                Some(pool.get::<(u64, u64)>(header_object(id), "get_stripe_unit_count", &Nothing).await?);
         }
         Ok(Image {
             pool: pool.clone(),
@@ -156,7 +157,8 @@ impl Image {
         if self.op_features & OP_GROUP == 0 {
             return Ok(false);
         }
-        let group: wire::types::cls::rbd::GroupSpec = self.pool.get(self.header(), "image_group_get", &Nothing).await?;
+        let group: wire::types::cls::rbd::GroupSpec =
+            self.pool.get(self.header(), "image_group_get", &Nothing).await?;
         Ok(group.pool >= 0)
     }
 

@@ -60,7 +60,8 @@ impl Layout {
         let mut parts: Vec<(u64, ImageExtent)> = Vec::new();
         for unit in 0..units_per_object {
             let stripe = set.saturating_mul(units_per_object).saturating_add(unit);
-            let at = (stripe.saturating_mul(self.stripe_count).saturating_add(position)).saturating_mul(self.stripe_unit);
+            let at = (stripe.saturating_mul(self.stripe_count).saturating_add(position))
+                .saturating_mul(self.stripe_unit);
             if at >= size {
                 break;
             }
@@ -87,7 +88,9 @@ impl Layout {
             let offset = stripe % units_per_object * self.stripe_unit + in_unit;
             let len = (self.stripe_unit - in_unit).min(end - at);
             match parts.last_mut() {
-                Some((_, last)) if last.object == object && last.offset + last.len == offset => last.len += len,
+                Some((_, last)) if last.object == object && last.offset + last.len == offset => {
+                    last.len += len
+                }
                 _ => parts.push((at - extent.offset, ObjectExtent { object, offset, len })),
             }
             at += len;
@@ -103,7 +106,10 @@ mod tests {
     #[test]
     fn plain_layout_puts_bytes_in_order() {
         let layout = Layout::new(12, None).unwrap();
-        assert_eq!((layout.objects_of(0), layout.objects_of(1), layout.objects_of(8192), layout.objects_of(8193)), (0, 1, 2, 3));
+        assert_eq!(
+            (layout.objects_of(0), layout.objects_of(1), layout.objects_of(8192), layout.objects_of(8193)),
+            (0, 1, 2, 3)
+        );
         assert_eq!(layout.parts_of_object(1, 5000), [(0, ImageExtent { offset: 4096, len: 904 })]);
         assert_eq!(layout.parts_of_object(2, 5000), []);
         let across = layout.objects_of_extent(ImageExtent { offset: 4000, len: 200 });
@@ -134,7 +140,13 @@ mod tests {
 
     #[test]
     fn layout_that_no_image_has_is_refused() {
-        for (order, stripes) in [(26, None), (12, Some((0, 1))), (12, Some((3000, 1))), (12, Some((8192, 1))), (12, Some((4096, 0)))] {
+        for (order, stripes) in [
+            (26, None),
+            (12, Some((0, 1))),
+            (12, Some((3000, 1))),
+            (12, Some((8192, 1))),
+            (12, Some((4096, 0))),
+        ] {
             assert_eq!(Layout::new(order, stripes), None, "{order} {stripes:?}");
         }
     }

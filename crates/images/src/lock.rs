@@ -151,11 +151,15 @@ impl Lock {
             let info: LockInfo = pool.get_of("lock", watch.header.clone(), "get_info", &ask).await?;
             // None: it was given back meanwhile.
             let Some((owner, held)) = info.lockers.into_iter().next() else { continue };
-            let handle = owner.cookie.to_str().and_then(|cookie| cookie.strip_prefix(COOKIE_PREFIX)?.parse::<u64>().ok());
+            let handle = owner
+                .cookie
+                .to_str()
+                .and_then(|cookie| cookie.strip_prefix(COOKIE_PREFIX)?.parse::<u64>().ok());
             let Some(handle) = handle.filter(|_| info.tag == *TAG && info.kind.is_exclusive()) else {
                 return Err(errno::EBUSY);
             };
-            let is_owner = |watcher: &WatchItem| watcher.cookie == handle && is_same_client(&watcher.addr, &held.addr);
+            let is_owner =
+                |watcher: &WatchItem| watcher.cookie == handle && is_same_client(&watcher.addr, &held.addr);
             if watch.others().await?.iter().any(is_owner) {
                 return Ok(Access::OwnedByOther(watch));
             }
@@ -224,7 +228,8 @@ pub(crate) async fn latest_map(cx: &Cx) -> Result<(), Errno> {
 /// A command to the monitors.
 pub(crate) async fn ask_monitor(cx: &Cx, command: String) -> Result<(), Errno> {
     let fsid = cx.map().map(|map| map.fsid).unwrap_or_default();
-    let ask = MMonCommand { paxos: PaxosHeader::default(), fsid, command: vec![command], input: Bytes::new() };
+    let ask =
+        MMonCommand { paxos: PaxosHeader::default(), fsid, command: vec![command], input: Bytes::new() };
     match cx.ask_monitor(ask.into()).await {
         Ok(Body::MMonCommandAck(ack)) if ack.result == 0 => Ok(()),
         Ok(Body::MMonCommandAck(ack)) => Err(ack.result.saturating_neg()),

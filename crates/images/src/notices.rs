@@ -24,8 +24,15 @@ pub(crate) enum Notice {
     /// A client wants the lock.
     RequestLock,
     HeaderUpdate,
-    AsyncProgress { request: AsyncRequest, offset: u64, total: u64 },
-    AsyncComplete { request: AsyncRequest, result: i32 },
+    AsyncProgress {
+        request: AsyncRequest,
+        offset: u64,
+        total: u64,
+    },
+    AsyncComplete {
+        request: AsyncRequest,
+        result: i32,
+    },
     Flatten(AsyncRequest),
     /// Another request to the lock's owner: a resize, a snapshot and the like.
     Other,

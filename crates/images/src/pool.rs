@@ -139,7 +139,8 @@ impl Pool {
     pub(crate) async fn omap(&self, object: &str) -> Result<BTreeMap<Bytes, Bytes>, Errno> {
         let mut all = BTreeMap::new();
         loop {
-            let after: Bytes = all.last_key_value().map(|(key, _): (&Bytes, &Bytes)| key.clone()).unwrap_or_default();
+            let after: Bytes =
+                all.last_key_value().map(|(key, _): (&Bytes, &Bytes)| key.clone()).unwrap_or_default();
             let reply = match self.read(object, ReadOps::new().omap_entries(&after, b"", PAGE)).await {
                 Err(errno::ENOENT) => return Ok(all),
                 other => other?,

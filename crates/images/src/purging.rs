@@ -46,8 +46,13 @@ pub(crate) type SharedPurging = Rc<RefCell<Purging>>;
 /// Pools for images, by number.
 pub(crate) fn image_pools(cx: &Cx) -> BTreeMap<PoolId, String> {
     let Some(map) = cx.map() else { return BTreeMap::new() };
-    let is_for_images = |id: &PoolId| map.pools.get(id).is_some_and(|pool| pool.applications.contains_key("rbd"));
-    map.pool_names.iter().filter(|(id, _)| is_for_images(id)).map(|(id, name)| (*id, name.to_string())).collect()
+    let is_for_images =
+        |id: &PoolId| map.pools.get(id).is_some_and(|pool| pool.applications.contains_key("rbd"));
+    map.pool_names
+        .iter()
+        .filter(|(id, _)| is_for_images(id))
+        .map(|(id, name)| (*id, name.to_string()))
+        .collect()
 }
 
 impl Purging {
@@ -103,8 +108,12 @@ impl Purging {
     }
 
     fn status(&self, wanted: &Level, pools: &BTreeMap<PoolId, String>) -> Value {
-        let mut rows: Vec<(u64, &(PoolId, String))> =
-            self.due.iter().filter(|((pool, namespace), _)| wanted.shows(*pool, namespace)).map(|(p, at)| (*at, p)).collect();
+        let mut rows: Vec<(u64, &(PoolId, String))> = self
+            .due
+            .iter()
+            .filter(|((pool, namespace), _)| wanted.shows(*pool, namespace))
+            .map(|(p, at)| (*at, p))
+            .collect();
         rows.sort();
         let row = |(at, (pool, namespace)): (u64, &(PoolId, String))| {
             json!({
@@ -159,7 +168,8 @@ async fn try_refresh(purging: &SharedPurging, cx: &Cx) -> bool {
         namespaces.extend(found.iter().filter_map(|namespace| Some((id, namespace.to_str()?.to_owned()))));
         for (key, value) in rows {
             let level = std::str::from_utf8(&key).ok().and_then(Level::parse_id);
-            let schedule = std::str::from_utf8(&value).map_err(|e| e.to_string()).and_then(Schedule::from_text);
+            let schedule =
+                std::str::from_utf8(&value).map_err(|e| e.to_string()).and_then(Schedule::from_text);
             match (level.filter(|level| level.pool == Some(id)), schedule) {
                 (Some(level), Ok(schedule)) => {
                     let is_there = |namespace: &String| namespaces.contains(&(id, namespace.clone()));
@@ -168,7 +178,8 @@ async fn try_refresh(purging: &SharedPurging, cx: &Cx) -> bool {
                         schedules.insert(level, schedule);
                     }
                 }
-                _ => cx.warn(format!("a row of {OBJECT} in pool {name} cannot be read: {}", key.escape_ascii())),
+                _ => cx
+                    .warn(format!("a row of {OBJECT} in pool {name} cannot be read: {}", key.escape_ascii())),
             }
         }
     }
@@ -209,7 +220,10 @@ pub(crate) async fn work(purging: SharedPurging, cx: Cx) {
         let pool = Pool::new(&cx, place.0, place.1.as_str());
         if let Err(error) = trash::purge(&pool, &Progress::default()).await {
             let (id, namespace) = &place;
-            cx.warn(format!("the trash of pool {id}, namespace '{namespace}', is not purged: {}", errors::text(error)));
+            cx.warn(format!(
+                "the trash of pool {id}, namespace '{namespace}', is not purged: {}",
+                errors::text(error)
+            ));
         }
         let mut purging = purging.borrow_mut();
         purging.due.remove(&place);
@@ -344,7 +358,8 @@ mod tests {
     fn special_level_counts_before_general_one() {
         let mut purging = purging();
         purging.set_of_all(HOUR.into(), 0).unwrap();
-        let due: Vec<(PoolId, &str, u64)> = purging.due.iter().map(|((p, n), at)| (*p, n.as_str(), *at)).collect();
+        let due: Vec<(PoolId, &str, u64)> =
+            purging.due.iter().map(|((p, n), at)| (*p, n.as_str(), *at)).collect();
         assert_eq!(due, [(2, "", 600), (2, "ns", 7200), (3, "", 3600)]);
         assert_eq!(purging.first(), Some((&(2, String::new()), 600)));
         purging.set_of_all(String::new(), 0).unwrap();
@@ -377,7 +392,10 @@ mod tests {
         assert_eq!(ids(&purging, &Level::of_namespace(2, "ns")), ["2"]);
         assert_eq!(ids(&purging, &Level::of_pool(3)), [""; 0]);
         let shown = purging.list(&Level::of_pool(2), &pools);
-        assert_eq!(shown["2"], json!({"name": "rbd/", "schedule": [{"interval": "10m", "start_time": null}]}));
+        assert_eq!(
+            shown["2"],
+            json!({"name": "rbd/", "schedule": [{"interval": "10m", "start_time": null}]})
+        );
     }
 
     #[test]
@@ -386,7 +404,8 @@ mod tests {
         purging.plan(1_798_761_599);
         let pools = BTreeMap::from([(2, "rbd".to_owned())]);
         let got = purging.status(&Level::default(), &pools);
-        let namespaces: Vec<&Value> = got["scheduled"].as_array().unwrap().iter().map(|row| &row["namespace"]).collect();
+        let namespaces: Vec<&Value> =
+            got["scheduled"].as_array().unwrap().iter().map(|row| &row["namespace"]).collect();
         assert_eq!(namespaces, ["", "ns"]);
         let row = json!({"schedule_time": "2027-01-01 00:00:00", "pool_id": "2", "pool_name": "rbd", "namespace": "ns"});
         assert_eq!(purging.status(&Level::of_namespace(2, "ns"), &pools), json!({"scheduled": [row]}));

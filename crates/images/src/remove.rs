@@ -107,8 +107,9 @@ impl Removable {
         let next = || {
             watch.take(|_| crate::notices::response(0));
             let object = objects.next()?;
-            let operation = Operation::write(image.data_pool.object(image.data_object(object)), WriteOps::new().remove())
-                .with_snap_context(snap_seq, snaps.clone());
+            let operation =
+                Operation::write(image.data_pool.object(image.data_object(object)), WriteOps::new().remove())
+                    .with_snap_context(snap_seq, snaps.clone());
             let (pool, watch) = (&image.data_pool, &watch);
             Some(async move {
                 watch.check()?;
@@ -135,7 +136,12 @@ async fn remove_remains(pool: &Pool, id: &Name) -> Result<(), Errno> {
 }
 
 /// Removes an image by its id: not from the directory, nor from the trash.
-pub(crate) async fn remove_by_id(pool: &Pool, id: &Name, patience: Patience, progress: &Progress) -> Result<(), Errno> {
+pub(crate) async fn remove_by_id(
+    pool: &Pool,
+    id: &Name,
+    patience: Patience,
+    progress: &Progress,
+) -> Result<(), Errno> {
     if let Some(removable) = prepare(pool, id, patience).await? {
         removable.carry_out(progress).await?;
     }
@@ -143,7 +149,12 @@ pub(crate) async fn remove_by_id(pool: &Pool, id: &Name, patience: Patience, pro
 }
 
 /// Removes an image by its name, or goes on with a removal. `ENOENT` if there is neither.
-pub(crate) async fn remove(pool: &Pool, name: &Name, patience: Patience, progress: &Progress) -> Result<(), Errno> {
+pub(crate) async fn remove(
+    pool: &Pool,
+    name: &Name,
+    patience: Patience,
+    progress: &Progress,
+) -> Result<(), Errno> {
     let id = match id_of(pool, name).await {
         Ok(id) => id,
         Err(errno::ENOENT) => match trash::interrupted_removal(pool, name).await? {

@@ -79,7 +79,8 @@ impl StartTime {
         if parts.next().is_some() {
             return Err(unknown());
         }
-        let bounds = |what: &str, max: u32| format!("Invalid start time {text}: {what} must be in 0..{max}: {text}");
+        let bounds =
+            |what: &str, max: u32| format!("Invalid start time {text}: {what} must be in 0..{max}: {text}");
         if hour > 23 {
             return Err(bounds("hour", 23));
         }
@@ -93,7 +94,8 @@ impl StartTime {
                 let digits: String = zone[1..].chars().filter(|c| *c != ':').collect();
                 let fits = digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
                 let (hours, minutes) = digits.split_at_checked(2).filter(|_| fits).ok_or_else(unknown)?;
-                let minutes: i32 = hours.parse::<i32>().unwrap_or(0) * 60 + minutes.parse::<i32>().unwrap_or(0);
+                let minutes: i32 =
+                    hours.parse::<i32>().unwrap_or(0) * 60 + minutes.parse::<i32>().unwrap_or(0);
                 if minutes >= MINUTES_PER_DAY as i32 {
                     return Err(unknown());
                 }
@@ -157,9 +159,7 @@ impl Schedule {
     }
 
     pub(crate) fn list(&self) -> Value {
-        let row = |(interval, start): &(Interval, Option<StartTime>)| {
-            json!({"interval": interval.text(), "start_time": start.map(StartTime::text)})
-        };
+        let row = |(interval, start): &(Interval, Option<StartTime>)| json!({"interval": interval.text(), "start_time": start.map(StartTime::text)});
         self.0.iter().map(row).collect()
     }
 
@@ -314,7 +314,10 @@ mod tests {
         assert_eq!(schedule(&[("10", None)]).next_run(600), Some(1200));
         assert_eq!(schedule(&[("10", None)]).next_run(599), Some(600));
         assert_eq!(schedule(&[("1h", Some("00:20"))]).next_run(7200), Some(7200 + 1200));
-        assert_eq!(schedule(&[("1d", Some("14:00-05:00"))]).next_run(0), Some(((14 + 19) * 60 + MINUTES_PER_DAY) * 60));
+        assert_eq!(
+            schedule(&[("1d", Some("14:00-05:00"))]).next_run(0),
+            Some(((14 + 19) * 60 + MINUTES_PER_DAY) * 60)
+        );
         assert_eq!(schedule(&[("1h", None), ("7m", None)]).next_run(0), Some(420));
     }
 
@@ -325,7 +328,9 @@ mod tests {
         let stock = "[\n    {\n        \"interval\": \"1m\",\n        \"start_time\": null\n    }\n]";
         assert_eq!(Schedule::from_text(stock), Ok(schedule(&[("1m", None)])));
         assert_eq!(schedule(&[("1m", None)]).to_text(), stock);
-        for text in ["", "{}", "[1]", "[{}]", r#"[{"interval": "1x"}]"#, r#"[{"interval": "1m", "start_time": "x"}]"#] {
+        for text in
+            ["", "{}", "[1]", "[{}]", r#"[{"interval": "1x"}]"#, r#"[{"interval": "1m", "start_time": "x"}]"#]
+        {
             assert!(Schedule::from_text(text).is_err(), "{text}");
         }
     }
@@ -364,6 +369,10 @@ mod tests {
         assert_eq!(ids, ["2/ns", "2", ""]);
         assert!(namespace.is_below(&Level::of_pool(2)) && namespace.is_below(&Level::default()));
         assert!(!namespace.is_below(&Level::of_pool(3)) && !Level::of_pool(2).is_below(&namespace));
-        assert!(Level::of_namespace(2, "").shows(2, "ns") && !namespace.shows(2, "") && !Level::of_pool(3).shows(2, ""));
+        assert!(
+            Level::of_namespace(2, "").shows(2, "ns")
+                && !namespace.shows(2, "")
+                && !Level::of_pool(3).shows(2, "")
+        );
     }
 }

@@ -96,8 +96,16 @@ impl Support {
         let mut procedures = Procedures::default();
         procedures.start(load(Rc::clone(&state), cx.clone()));
         procedures.start(serve(Rc::clone(&state), cx.clone()));
-        procedures.start(after_load(Rc::clone(&state), cx.clone(), tasks::work(state.tasks.clone(), cx.clone())));
-        procedures.start(after_load(Rc::clone(&state), cx.clone(), purging::work(state.purging.clone(), cx.clone())));
+        procedures.start(after_load(
+            Rc::clone(&state),
+            cx.clone(),
+            tasks::work(state.tasks.clone(), cx.clone()),
+        ));
+        procedures.start(after_load(
+            Rc::clone(&state),
+            cx.clone(),
+            purging::work(state.purging.clone(), cx.clone()),
+        ));
         Support {
             cx,
             procedures,
@@ -260,7 +268,11 @@ impl Support {
             "rbd task list" => {
                 // Needs nobody's answer.
                 let id = text("task_id");
-                let answer = self.state.tasks.borrow().list(id.as_deref(), &|pool, namespace| (may.0)(pool, namespace));
+                let answer = self
+                    .state
+                    .tasks
+                    .borrow()
+                    .list(id.as_deref(), &|pool, namespace| (may.0)(pool, namespace));
                 return self.cx.answer(number, answer);
             }
             "rbd task add flatten" => Verb::Add(Action::Flatten, must("image_spec")),
@@ -304,7 +316,10 @@ async fn try_load(state: &State, cx: &Cx) -> Result<(), String> {
                 for (key, row) in pool.in_namespace(namespace).omap(tasks::OBJECT).await? {
                     if !state.tasks.borrow_mut().load(&row) {
                         let key = key.escape_ascii();
-                        cx.warn(format!("row {key} of {} in pool {name} is no task that can be carried out", tasks::OBJECT));
+                        cx.warn(format!(
+                            "row {key} of {} in pool {name} is no task that can be carried out",
+                            tasks::OBJECT
+                        ));
                     }
                 }
             }
@@ -369,12 +384,15 @@ async fn add_task(state: &State, cx: &Cx, action: Action, spec: &ImageSpec) -> R
         image_id: (action == Action::TrashRemove).then(|| spec.image.clone()),
     };
     let known = |refs: &Refs| state.tasks.borrow().find(refs).map(Answer::body);
-    let failed = |error| errors::answer(error, &format!("error opening image b'{}' at snapshot None", spec.image));
+    let failed =
+        |error| errors::answer(error, &format!("error opening image b'{}' at snapshot None", spec.image));
     if action == Action::TrashRemove {
         if let Some(answer) = known(&refs) {
             return Ok(answer);
         }
-        trash::get(&pool, &name).await.map_err(|error| errors::answer(error, "error retrieving image from trash"))?;
+        trash::get(&pool, &name)
+            .await
+            .map_err(|error| errors::answer(error, "error retrieving image from trash"))?;
         refuse_unsupported(&pool, &name, spec).await?;
         return Ok(tasks::add(&state.tasks, &pool, format!("Removing image {spec} from trash"), refs).await);
     }

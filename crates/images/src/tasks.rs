@@ -48,7 +48,9 @@ impl Action {
     }
 
     fn of_name(name: &str) -> Option<Action> {
-        [Action::Flatten, Action::Remove, Action::TrashRemove].into_iter().find(|action| action.name() == name)
+        [Action::Flatten, Action::Remove, Action::TrashRemove]
+            .into_iter()
+            .find(|action| action.name() == name)
     }
 }
 
@@ -192,7 +194,8 @@ impl Tasks {
                 None => return no_task(id),
             },
             None => {
-                let shown = self.by_sequence.values().filter(|task| may(&task.refs.pool, &task.refs.namespace));
+                let shown =
+                    self.by_sequence.values().filter(|task| may(&task.refs.pool, &task.refs.namespace));
                 shown.map(Task::json).collect()
             }
         };
@@ -255,14 +258,23 @@ pub(crate) async fn add(tasks: &SharedTasks, pool: &Pool, message: String, refs:
     let text = one_line(&task.json());
     let row = BTreeMap::from([(task.key(), Bytes::from(text.clone()))]);
     if let Err(error) = pool.write(OBJECT, WriteOps::new().omap_set(&row)).await {
-        return Answer::error(error, format!("[errno {error}] the task cannot be written to the object {OBJECT}"));
+        return Answer::error(
+            error,
+            format!("[errno {error}] the task cannot be written to the object {OBJECT}"),
+        );
     }
     tasks.borrow_mut().by_sequence.insert(task.sequence, task);
     Answer::body(text)
 }
 
 /// Removes a task from its table. One that is under way ends at its next step.
-pub(crate) async fn cancel(tasks: &SharedTasks, cx: &Cx, id: &str, timeout: Duration, may: May<'_>) -> Answer {
+pub(crate) async fn cancel(
+    tasks: &SharedTasks,
+    cx: &Cx,
+    id: &str,
+    timeout: Duration,
+    may: May<'_>,
+) -> Answer {
     let found = tasks.borrow().of_id(id, may).map(|task| (task.sequence, task.key(), task.refs.clone()));
     let Some((sequence, key, refs)) = found else { return no_task(id) };
     let pool_id = match pool_of_name(cx, &refs.pool) {
@@ -275,7 +287,10 @@ pub(crate) async fn cancel(tasks: &SharedTasks, cx: &Cx, id: &str, timeout: Dura
     let pool = Pool::new(cx, pool_id, refs.namespace.as_str()).with_timeout(timeout);
     // The row goes first: a task that this manager forgets must not come back with the next one.
     if let Err(error) = remove_row(&pool, key).await {
-        return Answer::error(error, format!("[errno {error}] the task cannot be removed from the object {OBJECT}"));
+        return Answer::error(
+            error,
+            format!("[errno {error}] the task cannot be removed from the object {OBJECT}"),
+        );
     }
     let mut tasks = tasks.borrow_mut();
     if let Some(task) = tasks.by_sequence.get_mut(&sequence) {
@@ -343,7 +358,11 @@ async fn carry_out(tasks: &SharedTasks, cx: &Cx, sequence: u64) {
     if let Some(pool) = pool.filter(|_| is_over) {
         // If this is not written, a later manager finds the task, and that there is nothing left to do.
         if let Err(error) = remove_row(&pool, key).await {
-            cx.warn(format!("a task that is over stays in {OBJECT} of pool {}: {}", refs.pool, errors::text(error)));
+            cx.warn(format!(
+                "a task that is over stays in {OBJECT} of pool {}: {}",
+                refs.pool,
+                errors::text(error)
+            ));
         }
     }
     let mut tasks = tasks.borrow_mut();
@@ -372,10 +391,15 @@ async fn attempt(pool: &Pool, refs: &Refs, patience: Patience, progress: &Progre
             let shown = format!("error flattening {}", refs.image_name.as_deref().unwrap_or_default());
             (flatten::flatten(pool, &name, progress).await, shown)
         }
-        Action::Remove => (remove::remove(pool, &name, patience, progress).await, "error removing image".into()),
+        Action::Remove => {
+            (remove::remove(pool, &name, patience, progress).await, "error removing image".into())
+        }
         Action::TrashRemove => {
             let id = Name::from(refs.image_id.clone().unwrap_or_default());
-            (trash::remove(pool, &id, false, patience, progress).await, "error deleting image from trash".into())
+            (
+                trash::remove(pool, &id, false, patience, progress).await,
+                "error deleting image from trash".into(),
+            )
         }
     };
     match result {
@@ -404,7 +428,9 @@ mod tests {
         assert_eq!(one_line(&task.json()), ROW);
         assert_eq!(task.key(), "0000000000000003");
         let damaged = ["", "{}", "[]", r#"{"sequence": 1, "id": "a", "message": "b", "refs": {}}"#];
-        for row in damaged.iter().map(|row| row.to_string()).chain([ROW.replace("flatten", "migrate execute")]) {
+        for row in
+            damaged.iter().map(|row| row.to_string()).chain([ROW.replace("flatten", "migrate execute")])
+        {
             assert!(!Tasks::default().load(row.as_bytes()), "{row}");
         }
     }

@@ -20,7 +20,9 @@ pub(crate) fn indented(value: &Value) -> String {
 
 fn written(value: &Value, formatter: impl Formatter) -> String {
     let mut out = Vec::new();
-    value.serialize(&mut Serializer::with_formatter(&mut out, formatter)).expect("JSON values are written to memory");
+    value
+        .serialize(&mut Serializer::with_formatter(&mut out, formatter))
+        .expect("JSON values are written to memory");
     String::from_utf8(out).expect("JSON is UTF-8")
 }
 

@@ -94,7 +94,10 @@ pub(crate) async fn purge(pool: &Pool, progress: &Progress) -> Result<(), Errno>
                 Err(error) => {
                     if !matches!(error, errno::ENOTEMPTY | errno::EBUSY) {
                         let (name, why) = (spec.name.to_str().unwrap_or("?"), errors::text(error));
-                        pool.cx.warn(format!("image {name} in the trash of pool {} is not removed: {why}", pool.id));
+                        pool.cx.warn(format!(
+                            "image {name} in the trash of pool {} is not removed: {why}",
+                            pool.id
+                        ));
                     }
                     left.push((id, spec));
                 }

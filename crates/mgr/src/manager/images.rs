@@ -68,7 +68,8 @@ impl Manager {
         let is_change = prefix.contains(" add ") || prefix.ends_with(" add") || prefix.ends_with(" remove");
         let access = Access { read: !is_change, write: is_change, execute: false };
         let may = move |pool: &str, namespace: &str| {
-            let args = [("pool".to_owned(), pool.to_owned()), ("namespace".to_owned(), namespace.to_owned())].into();
+            let args =
+                [("pool".to_owned(), pool.to_owned()), ("namespace".to_owned(), namespace.to_owned())].into();
             caps.allow(&Request { service: "", module: IMAGES_MODULE, prefix: "", args: &args, access, peer })
         };
         self.images.last_number += 1;

@@ -10,8 +10,8 @@ use images::{Command, Input, May, Support};
 use machine::{Random, Time};
 use messenger::ModeLists;
 use mgr::ImagesOrder;
-use runtime::system;
 use runtime::Mailbox;
+use runtime::system;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -68,10 +68,14 @@ impl Host {
                 ImagesOrder::SetActive(true) => loop {
                     match self.serve().await {
                         Ok(End::Standby) => break,
-                        Ok(End::Fenced) => tracing::warn!("block images: this client was on the blocklist; another takes over"),
+                        Ok(End::Fenced) => tracing::warn!(
+                            "block images: this client was on the blocklist; another takes over"
+                        ),
                         Ok(End::Stopped) => return,
                         Err(error) => {
-                            tracing::warn!("block images: no client of the cluster can be started: {error:#}");
+                            tracing::warn!(
+                                "block images: no client of the cluster can be started: {error:#}"
+                            );
                             tokio::time::sleep(START_RETRY).await;
                         }
                     }
