@@ -9,7 +9,7 @@ import harness
 import stock_cluster
 from harness import ClusterTest, eventually
 
-POOL = "images"
+POOL, DATA_POOL = "images", "images-data"
 #: Objects have 4 KiB, so that a task has many steps.
 SMALL_MIB, LARGE_MIB = 1, 24
 #: Stock tries again after 30 s, and then after 60 s.
@@ -142,6 +142,49 @@ class Tasks(ClusterTest):
             owner.kill()
             owner.wait()
 
+    def flattens_all_shapes(self):
+        """Clones with stripes, a data pool, a namespace, another size, no lock, and a parent that is a clone."""
+        self.client.ceph("osd", "pool", "create", DATA_POOL, "8")
+        self.client.ceph("osd", "pool", "application", "enable", DATA_POOL, "rbd")
+        self.rbd("namespace", "create", f"{POOL}/ns")
+        parent = f"{POOL}/parent@s"
+        v2 = ("--rbd-default-clone-format", "2")
+        self.rbd("clone", parent, f"{POOL}/middle", *v2)
+        self.write(f"{POOL}/middle")
+        self.rbd("snap", "create", "--no-progress", f"{POOL}/middle@s")
+        clones = {
+            "striped": (f"{POOL}/striped", parent, "--object-size", "16K", "--stripe-unit", "4096", "--stripe-count", "3", *v2),
+            "apart": (f"{POOL}/apart", parent, "--data-pool", DATA_POOL, "--object-size", "64K", *v2),
+            "spaced": (f"{POOL}/ns/spaced", parent, *v2),
+            "plain": (f"{POOL}/plain", parent, "--image-feature", "layering", *v2),
+            "smaller": (f"{POOL}/smaller", parent, *v2),
+            "larger": (f"{POOL}/larger", parent, *v2),
+            "grandchild": (f"{POOL}/grandchild", f"{POOL}/middle@s", "--object-size", "8K", *v2),
+        }
+        for spec, of, *options in clones.values():
+            self.rbd("clone", of, spec, *options)
+            self.write(spec)
+        self.rbd("resize", "--no-progress", "--allow-shrink", "--size", "301K", f"{POOL}/smaller")
+        self.rbd("resize", "--no-progress", "--size", "3M", f"{POOL}/larger")
+        # The last clone takes the snapshot with it.
+        self.rbd("snap", "rm", "--no-progress", f"{POOL}/middle@s")
+        self.assertEqual(len(self.rbd("snap", "ls", "--all", f"{POOL}/middle", "--format", "json").json), 1)
+        before = {name: self.digest(spec) for name, (spec, *_) in clones.items()}
+        self.wait_done(*[self.task("flatten", spec)["id"] for spec, *_ in clones.values()])
+        for name, (spec, *_) in clones.items():
+            with self.subTest(name):
+                self.assertNotIn("parent", self.info(spec))
+                self.assertEqual(self.digest(spec), before[name])
+                self.assertEqual(self.info(spec)["flags"], [])
+                if name != "plain":
+                    self.rbd("object-map", "check", "--no-progress", spec)
+                    self.assertEqual(self.info(spec)["flags"], [], "the object map is right")
+        self.assertEqual(self.rbd("snap", "ls", "--all", f"{POOL}/middle", "--format", "json").json, [])
+        self.wait_done(*[self.task("remove", spec)["id"] for spec in [f"{POOL}/middle", *[spec for spec, *_ in clones.values()]]])
+        spaces = (("-p", DATA_POOL), ("-p", POOL, "-N", "ns"))
+        left = [name for space in spaces for name in self.client.rados(*space, "ls").text.split()]
+        self.assertEqual([name for name in left if name.startswith(("rbd_data", "rbd_header", "rbd_object_map", "rbd_id"))], [])
+
     def removes(self):
         self.rbd("create", "--size", "8M", f"{POOL}/doomed")
         self.write(f"{POOL}/doomed")
@@ -204,6 +247,7 @@ class Tasks(ClusterTest):
         self.flattens()
         self.flattens_for_owner()
         self.removes()
+        self.flattens_all_shapes()
         self.survives_manager()
         self.leaves_nothing()
         eventually(lambda: "old" not in self.trash(), 130)
@@ -211,8 +255,9 @@ class Tasks(ClusterTest):
         self.assertEqual(self.objects_of(trashed["old"]), [])
         rows = [{"name": f"{POOL}/", "schedule": [{"interval": "1m", "start_time": None}]}]
         self.assertEqual(list(self.ask(*schedule, "list", f"{POOL}/").json.values()), rows)
-        [row] = eventually(lambda: self.ask(*schedule, "status").json["scheduled"], 70)
-        self.assertEqual((row["pool_name"], row["namespace"], row["schedule_time"][-3:]), (POOL, "", ":00"))
+        planned = eventually(lambda: self.ask(*schedule, "status").json["scheduled"], 70)
+        self.assertEqual({row["namespace"] for row in planned}, {"", "ns"})
+        self.assertEqual({(row["pool_name"], row["schedule_time"][-3:]) for row in planned}, {(POOL, ":00")})
         self.ask(*schedule, "remove", f"{POOL}/")
         self.assertEqual(self.ask(*schedule, "list").json, {})
         parts = [name.split(".") for name in self.objects()]

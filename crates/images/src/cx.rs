@@ -369,3 +369,95 @@ pub(crate) async fn side_by_side<E, F: Future<Output = Result<(), E>>>(
     .await;
     failed.map_or(Ok(()), Err)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn cx() -> Cx {
+        Cx::new(Time(0), UTime::ZERO, Random::from_number(1))
+    }
+
+    fn at(cx: &Cx, procedures: &mut Procedures, now: u64) {
+        cx.set_time(Time(now), UTime::ZERO);
+        procedures.poll(cx);
+    }
+
+    #[test]
+    fn procedure_goes_on_with_its_outcome() {
+        let (cx, mut procedures) = (cx(), Procedures::default());
+        let seen = Rc::new(Cell::new(None));
+        let (own, told) = (cx.clone(), Rc::clone(&seen));
+        procedures.start(async move {
+            let ask = wire::messages::MMonGetVersion { handle: 0, what: "osdmap".into() };
+            told.set(Some(own.ask_monitor(ask.into()).await.is_err()));
+        });
+        procedures.poll(&cx);
+        let [(ticket, _)] = &cx.take_requests()[..] else { panic!("one request") };
+        cx.set_outcome(ticket + 1, Outcome::Answer(Err(TimedOut)));
+        procedures.poll(&cx);
+        assert_eq!(seen.get(), None, "the outcome of another request");
+        cx.set_outcome(*ticket, Outcome::Answer(Err(TimedOut)));
+        procedures.poll(&cx);
+        assert_eq!(seen.get(), Some(true));
+        assert!(procedures.0.is_empty(), "a procedure that has ended is gone");
+    }
+
+    #[test]
+    fn outcome_for_dropped_procedure_is_dropped() {
+        let (cx, mut procedures) = (cx(), Procedures::default());
+        let own = cx.clone();
+        procedures.start(async move { drop(own.ask(Request::WantMap(1)).await) });
+        procedures.poll(&cx);
+        drop(procedures);
+        let ticket = cx.take_requests()[0].0;
+        cx.set_outcome(ticket, Outcome::Answer(Err(TimedOut)));
+        assert!(cx.0.borrow().outcomes.is_empty());
+    }
+
+    #[test]
+    fn next_wake_is_the_earliest_of_all_procedures() {
+        let (cx, mut procedures) = (cx(), Procedures::default());
+        for time in [9, 5] {
+            let own = cx.clone();
+            procedures.start(async move { own.sleep_until(Time(time)).await });
+        }
+        procedures.poll(&cx);
+        assert_eq!(cx.next_wake(), Some(Time(5)));
+        at(&cx, &mut procedures, 5);
+        assert_eq!(cx.next_wake(), Some(Time(9)));
+        at(&cx, &mut procedures, 9);
+        assert_eq!((cx.next_wake(), procedures.0.len()), (None, 0));
+    }
+
+    #[test]
+    fn error_ends_the_others_after_those_that_run() {
+        let (cx, mut procedures) = (cx(), Procedures::default());
+        let (started, ended, result) =
+            (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
+        let (own, own_started, own_ended, told) =
+            (cx.clone(), Rc::clone(&started), Rc::clone(&ended), Rc::clone(&result));
+        procedures.start(async move {
+            let mut times = [4u64, 2, 3, 9, 9].into_iter();
+            let next = || {
+                let time = times.next()?;
+                own_started.set(own_started.get() + 1);
+                let (cx, ended) = (own.clone(), Rc::clone(&own_ended));
+                Some(async move {
+                    cx.sleep_until(Time(time)).await;
+                    ended.set(ended.get() + 1);
+                    if time == 3 { Err(time) } else { Ok(()) }
+                })
+            };
+            told.set(Some(side_by_side(2, next).await));
+        });
+        let mut seen = Vec::new();
+        for now in 0..5 {
+            at(&cx, &mut procedures, now);
+            seen.push((started.get(), ended.get()));
+        }
+        assert_eq!(seen, [(2, 0), (2, 0), (3, 1), (3, 2), (3, 3)]);
+        assert_eq!(result.get(), Some(Err(3)));
+    }
+}

@@ -229,7 +229,7 @@ mod tests {
         let states: Vec<bool> = (0..5).map(|object| map.may_exist(object)).collect();
         assert_eq!((map.count, states), (5, vec![true, false, true, true, false]));
         assert!(map.may_exist(8), "an object that the map does not know");
-        assert!(codec::Reader::new(&bytes[..23]).get::<ObjectMap>().is_err(), "a cut map is damage");
+        assert!(codec::Reader::new(&bytes[..19]).get::<ObjectMap>().is_err(), "a cut map is damage");
     }
 
     #[test]

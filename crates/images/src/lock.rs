@@ -118,6 +118,29 @@ impl Drop for HeaderWatch {
     }
 }
 
+/// A hold on an image: other clients see that it is in use.
+pub(crate) enum Hold {
+    /// Of an image with an exclusive lock.
+    Lock(Lock),
+    Watch(HeaderWatch),
+}
+
+impl Hold {
+    pub(crate) fn watch(&self) -> &HeaderWatch {
+        match self {
+            Hold::Lock(lock) => &lock.watch,
+            Hold::Watch(watch) => watch,
+        }
+    }
+
+    pub(crate) async fn release(self) -> Result<(), Errno> {
+        match self {
+            Hold::Lock(lock) => lock.release().await,
+            Hold::Watch(_) => Ok(()),
+        }
+    }
+}
+
 /// The way in which an image may be worked on.
 pub(crate) enum Access {
     Owner(Lock),

@@ -2,7 +2,7 @@
 
 use crate::cx::Cx;
 use bytes::Bytes;
-use client::{ObjectRef, Operation, ReadOps, Reply, WriteOps};
+use client::{Failure, ObjectRef, Operation, ReadOps, Reply, WriteOps};
 use codec::{Decode, Encode, Features, Writer};
 use command::errno;
 use std::collections::BTreeMap;
@@ -62,7 +62,11 @@ impl Pool {
             Some(timeout) => operation.with_timeout(timeout),
             None => operation,
         };
-        let reply = self.cx.operate(operation).await.map_err(|failure| -failure.errno())?;
+        let reply = self.cx.operate(operation).await.map_err(|failure| match failure {
+            // Not ENOENT: that says that an object has no data.
+            Failure::NoPool => errno::ENODEV,
+            other => other.errno().saturating_neg(),
+        })?;
         if reply.result == -ESHUTDOWN {
             self.cx.note_fenced();
         }

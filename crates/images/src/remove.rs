@@ -7,7 +7,7 @@ use crate::cx::side_by_side;
 use crate::image::{
     DIRECTORY, EXCLUSIVE_LOCK, Image, JOURNALING, MIGRATING, header_object, id_of, object_map_object,
 };
-use crate::lock::{Access, HeaderWatch, Lock};
+use crate::lock::{Access, HeaderWatch, Hold, Lock};
 use crate::pool::{Errno, Pool, may_be_gone};
 use crate::progress::Progress;
 use crate::{children, trash};
@@ -40,10 +40,10 @@ pub(crate) async fn unsupported(image: &Image) -> Result<Option<&'static str>, E
     })
 }
 
-/// An image that may be removed. The watch tells other clients that it is in use.
+/// An image that may be removed.
 struct Removable {
     image: Image,
-    watch: HeaderWatch,
+    hold: Hold,
 }
 
 /// The image if it has a header and nothing stands against its removal.
@@ -72,60 +72,70 @@ async fn prepare(pool: &Pool, id: &Name, patience: Patience) -> Result<Option<Re
         pool.cx.sleep(LOOK_INTERVAL).await;
     }
     let image = Image::open(pool, id).await?;
-    let watch = if image.has(EXCLUSIVE_LOCK) {
+    let hold = if image.has(EXCLUSIVE_LOCK) {
         match Lock::acquire(pool, id).await? {
-            Access::Owner(Lock { watch }) => watch,
+            Access::Owner(lock) => Hold::Lock(lock),
             Access::OwnedByOther(_) => return Err(errno::EBUSY),
         }
     } else {
-        HeaderWatch::start(pool, id).await?
+        Hold::Watch(HeaderWatch::start(pool, id).await?)
     };
-    if !watch.others().await?.is_empty() {
-        if image.has(EXCLUSIVE_LOCK) {
-            Lock { watch }.release().await?;
+    // A client may have come before the lock was taken.
+    let checked = async {
+        let others = hold.watch().others().await?;
+        let image = Image::open(pool, id).await?;
+        match (others.is_empty(), image.snaps.is_empty()) {
+            (false, _) => Err(errno::EBUSY),
+            (_, false) => Err(errno::ENOTEMPTY),
+            (true, true) => Ok(image),
         }
-        return Err(errno::EBUSY);
-    }
-    // A snapshot may have been made before the lock was taken.
-    let image = Image::open(pool, id).await?;
-    if !image.snaps.is_empty() {
-        if image.has(EXCLUSIVE_LOCK) {
-            Lock { watch }.release().await?;
+    };
+    match checked.await {
+        Ok(image) => Ok(Some(Removable { image, hold })),
+        Err(error) => {
+            hold.release().await?;
+            Err(error)
         }
-        return Err(errno::ENOTEMPTY);
     }
-    Ok(Some(Removable { image, watch }))
 }
 
 impl Removable {
     async fn carry_out(self, progress: &Progress) -> Result<(), Errno> {
-        let Removable { image, watch } = self;
-        let total = image.layout.objects_of(image.size);
-        let map = image.object_map().await;
-        let (snap_seq, snaps) = image.snap_context();
-        let mut objects = (0..total).filter(|object| map.as_ref().is_none_or(|map| map.may_exist(*object)));
-        let next = || {
-            watch.take(|_| crate::notices::response(0));
-            let object = objects.next()?;
-            let operation =
-                Operation::write(image.data_pool.object(image.data_object(object)), WriteOps::new().remove())
-                    .with_snap_context(snap_seq, snaps.clone());
-            let (pool, watch) = (&image.data_pool, &watch);
-            Some(async move {
-                watch.check()?;
-                progress.check()?;
-                may_be_gone(pool.run(operation).await.map(drop))?;
-                progress.set(object + 1, total);
-                Ok::<(), Errno>(())
-            })
-        };
-        side_by_side(SIDE_BY_SIDE_MAX, next).await?;
-        if let Some(shared) = &image.shared {
-            children::detach(&image, shared).await?;
+        let Removable { image, hold } = self;
+        let removed = remove_data(&image, hold.watch(), progress).await;
+        if removed.is_err() {
+            // The next attempt must not find a lock without its owner.
+            hold.release().await?;
         }
-        // A watch of an object that is removed would be reported as lost.
-        drop(watch);
-        Ok(())
+        // A watch of an object that is removed would be reported as lost: it ends here, before the header does.
+        removed
+    }
+}
+
+/// Removes the objects of the data, and the image's place among its parent's clones.
+async fn remove_data(image: &Image, watch: &HeaderWatch, progress: &Progress) -> Result<(), Errno> {
+    let total = image.layout.objects_of(image.size);
+    let map = image.object_map().await;
+    let (snap_seq, snaps) = image.snap_context();
+    let mut objects = (0..total).filter(|object| map.as_ref().is_none_or(|map| map.may_exist(*object)));
+    let next = || {
+        watch.take(|_| crate::notices::response(0));
+        let object = objects.next()?;
+        let name = image.data_pool.object(image.data_object(object));
+        let operation =
+            Operation::write(name, WriteOps::new().remove()).with_snap_context(snap_seq, snaps.clone());
+        Some(async move {
+            watch.check()?;
+            progress.check()?;
+            may_be_gone(image.data_pool.run(operation).await.map(drop))?;
+            progress.set(object + 1, total);
+            Ok::<(), Errno>(())
+        })
+    };
+    side_by_side(SIDE_BY_SIDE_MAX, next).await?;
+    match &image.shared {
+        Some(shared) => children::detach(image, shared).await,
+        None => Ok(()),
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::types::{Name, UTime};
 
-/// Whether a caller may act on a pool's namespace: `(pool, namespace)`.
+/// A caller's permission: `(pool, namespace)` to true where it may act.
 #[derive(Clone)]
 pub struct May(pub Arc<dyn Fn(&str, &str) -> bool + Send + Sync>);
 

@@ -172,7 +172,7 @@ pub(crate) struct Tasks {
 
 pub(crate) type SharedTasks = Rc<RefCell<Tasks>>;
 
-/// Whether the caller may see a task of a pool's namespace.
+/// A caller's permission: `(pool, namespace)` to true where it may see tasks.
 pub(crate) type May<'a> = &'a dyn Fn(&str, &str) -> bool;
 
 impl Tasks {
@@ -315,7 +315,7 @@ pub(crate) fn pool_of_name(cx: &Cx, name: &str) -> Option<PoolId> {
 enum End {
     Done,
     /// It cannot be done, and is not tried again.
-    Failed,
+    Failed(String),
     Canceled,
     Retry(String),
     /// The pool is gone, and the table with it.
@@ -380,7 +380,11 @@ async fn carry_out(tasks: &SharedTasks, cx: &Cx, sequence: u64) {
             task.patience = Patience::default();
         }
         End::Done => tasks.forget(sequence, true),
-        End::Failed | End::Canceled | End::NoPool => tasks.forget(sequence, false),
+        End::Failed(message) => {
+            cx.warn(format!("{}: {message}; nothing is left to do", task.message));
+            tasks.forget(sequence, false);
+        }
+        End::Canceled | End::NoPool => tasks.forget(sequence, false),
     }
 }
 
@@ -405,8 +409,10 @@ async fn attempt(pool: &Pool, refs: &Refs, patience: Patience, progress: &Progre
     match result {
         Ok(()) => End::Done,
         // Its image is gone, or has no parent: nothing is left to do.
-        Err(errno::ENOENT) => End::Failed,
-        Err(errno::EINVAL) if refs.action == Action::Flatten => End::Failed,
+        Err(error @ errno::ENOENT) => End::Failed(errors::rbd(error, &what)),
+        Err(error @ errno::EINVAL) if refs.action == Action::Flatten => {
+            End::Failed(errors::rbd(error, &what))
+        }
         Err(CANCELED) => End::Canceled,
         Err(error) => End::Retry(errors::rbd(error, &what)),
     }

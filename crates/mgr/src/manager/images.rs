@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Whether a caller may act on a pool's namespace: `(pool, namespace)`.
+/// A caller's permission: `(pool, namespace)` to true where it may act.
 #[derive(Clone)]
 pub struct May(pub Arc<dyn Fn(&str, &str) -> bool + Send + Sync>);
 
