@@ -1,5 +1,6 @@
 """The manager's work on block images: tasks that flatten and remove, purges of the trash at their times. One story; with --stock on
-stock's daemons of 16.2. Contents are compared byte by byte, and after all removals no object of an image is left."""
+stock's daemons of 16.2. Contents are compared byte by byte, and after all removals no object of an image is left. With --long clones
+of all shapes are flattened too."""
 import hashlib
 import os
 import unittest
@@ -247,7 +248,8 @@ class Tasks(ClusterTest):
         self.flattens()
         self.flattens_for_owner()
         self.removes()
-        self.flattens_all_shapes()
+        if harness.LONG:
+            self.flattens_all_shapes()
         self.survives_manager()
         self.leaves_nothing()
         eventually(lambda: "old" not in self.trash(), 130)
@@ -256,7 +258,7 @@ class Tasks(ClusterTest):
         rows = [{"name": f"{POOL}/", "schedule": [{"interval": "1m", "start_time": None}]}]
         self.assertEqual(list(self.ask(*schedule, "list", f"{POOL}/").json.values()), rows)
         planned = eventually(lambda: self.ask(*schedule, "status").json["scheduled"], 70)
-        self.assertEqual({row["namespace"] for row in planned}, {"", "ns"})
+        self.assertEqual({row["namespace"] for row in planned}, {"", "ns"} if harness.LONG else {""})
         self.assertEqual({(row["pool_name"], row["schedule_time"][-3:]) for row in planned}, {(POOL, ":00")})
         self.ask(*schedule, "remove", f"{POOL}/")
         self.assertEqual(self.ask(*schedule, "list").json, {})
