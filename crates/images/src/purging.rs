@@ -342,8 +342,8 @@ mod tests {
     const HOUR: &str = r#"[{"interval": "1h", "start_time": null}]"#;
 
     fn purging() -> Purging {
-        let mut purging = Purging::default();
-        purging.namespaces = [(2, String::new()), (2, "ns".to_owned()), (3, String::new())].into();
+        let namespaces = [(2, String::new()), (2, "ns".to_owned()), (3, String::new())].into();
+        let mut purging = Purging { namespaces, ..Purging::default() };
         let every = |interval: &str| {
             let mut schedule = Schedule::default();
             schedule.add(Interval::parse(interval).unwrap(), None);
