@@ -18,7 +18,7 @@ pub use commands::{Receiver, Refusal};
 use client::{Client, Event, OpId, Operation, Reply};
 use machine::net::NetEvent;
 use machine::{Effects, Machine, Time};
-use messenger::{Endpoint, ReadPlan, SocketId};
+use messenger::{Endpoint, ModeLists, ReadPlan, SocketId};
 use runtime::system;
 use socket::Socket;
 use std::collections::BTreeMap;
@@ -56,12 +56,17 @@ pub type Submit<'a> = (&'a mut Client, Time, &'a mut Effects<client::Effect>);
 impl ClientHost {
     /// Needs a tokio runtime around it.
     pub fn new(access: &Access) -> anyhow::Result<ClientHost> {
+        ClientHost::with_modes(access, access.modes.lists())
+    }
+
+    /// The same, with connection modes in place of those of `access`.
+    pub fn with_modes(access: &Access, modes: ModeLists) -> anyhow::Result<ClientHost> {
         let mut random = system::os_random()?;
         let blank = EntityAddr { kind: wire::types::AddrKind::MSGR2, nonce: random.u32(), socket: None };
         let name = EntityName::new(EntityKind::CLIENT, -1);
         let mut config = messenger::Config::new(name, EntityAddrVec(vec![blank]));
         config.methods = access.methods();
-        config.modes = access.modes.lists();
+        config.modes = modes;
         let endpoint = Endpoint::new(config, random.fork());
         let client = Client::new(access.client_config(), 0, random.fork());
         let mut host = ClientHost {

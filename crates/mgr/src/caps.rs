@@ -106,7 +106,9 @@ impl Grant {
             (Some(given), Match::Prefix(text)) => given.starts_with(text.as_str()),
             (None, _) => false,
         };
-        if !near || !self.args.iter().all(arg_matches) {
+        // A module tests pools and namespaces itself: they are not among the arguments of its commands.
+        let is_of_module = self.module.is_some() && !r.module.is_empty() && !r.prefix.is_empty();
+        if !near || !is_of_module && !self.args.iter().all(arg_matches) {
             return false;
         }
         match (&self.command, &self.service, &self.module) {

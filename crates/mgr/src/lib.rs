@@ -44,5 +44,5 @@ mod stock_tests;
 mod tests;
 
 pub use commands::descriptions;
-pub use manager::{Config, Effect, Input, Manager, SERVICES};
+pub use manager::{Config, Effect, ImagesOrder, Input, Manager, May, SERVICES};
 pub use pg_map::PgMap;

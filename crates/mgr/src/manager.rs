@@ -4,6 +4,7 @@ mod asked;
 mod autoscaling;
 mod balancing;
 mod crash_store;
+mod images;
 mod shrinking;
 
 use crate::caps::Caps;
@@ -16,9 +17,10 @@ use crate::services::{Origin, Services};
 use crate::{PgMap, descriptions};
 use asked::{Caller, Form, Relay};
 use codec::Encode;
-use command::object;
 use command::options::Layers;
 use command::options::report::Reported;
+use command::{Answer, object};
+pub use images::{ImagesOrder, May};
 use machine::gate::{Gate, Refused};
 use machine::identity::Capabilities;
 use machine::net::{NetEffect, NetEvent, Peer};
@@ -72,6 +74,11 @@ pub enum Input {
     Deadline {
         wall: UTime,
     },
+    /// The answer to [`ImagesOrder::Command`].
+    ImagesAnswer {
+        number: u64,
+        answer: Answer,
+    },
 }
 
 #[derive(Debug)]
@@ -81,6 +88,8 @@ pub enum Effect {
     Net(NetEffect),
     /// Something that an operator should read.
     Warn(String),
+    /// For the host's work on block images.
+    Images(ImagesOrder),
 }
 
 /// See the module.
@@ -97,6 +106,7 @@ pub struct Manager {
     balancing: balancing::Balancing,
     shrinking: shrinking::Shrinking,
     autoscaling: autoscaling::Autoscaling,
+    images: images::Images,
     /// Commands that wait for the monitor's answer.
     relays: BTreeMap<RequestId, Relay>,
     gate: Gate,
@@ -156,6 +166,7 @@ impl Manager {
             balancing: balancing::Balancing::new(now),
             shrinking: shrinking::Shrinking::new(now),
             autoscaling: autoscaling::Autoscaling::new(now),
+            images: images::Images::default(),
             relays: BTreeMap::new(),
             gate: Gate::new(EntityKind::MGR),
             beacon_at: now,
@@ -245,7 +256,7 @@ impl Manager {
             | mon_client::Event::RotatingKeys(_) => {}
             mon_client::Event::Message(message) => {
                 if let Body::MMgrMap(m) = message.body {
-                    self.is_active = m.map.active_gid == self.session.global_id();
+                    self.set_active(m.map.active_gid == self.session.global_id(), fx);
                     self.with_session(now, fx, |session, _| session.got("mgrmap", m.map.epoch.into()));
                 }
             }
@@ -330,6 +341,7 @@ impl Manager {
         self.options = MgrOptions::read(&self.layers);
         self.configs.set_own(&format!("mgr.{}", self.config.name), &self.layers);
         self.pg_map.options = self.options.clone();
+        self.follow_images_options(fx);
         self.note_news(now);
         let reporters: Vec<ConnId> =
             self.peers.iter().filter(|(_, peer)| peer.daemon.is_some()).map(|(conn, _)| *conn).collect();
@@ -403,6 +415,7 @@ impl Manager {
 
     fn on_peer_gone(&mut self, conn: ConnId) {
         self.relays.retain(|_, relay| relay.caller.conn != conn);
+        self.images.forget(conn);
         self.forget_daemon(conn);
         self.peers.remove(&conn);
     }
@@ -543,6 +556,7 @@ impl Machine for Manager {
     fn step(&mut self, now: Time, input: Input, effects: &mut Effects<Effect>) {
         match input {
             Input::Net(event) => self.on_net(now, event, effects),
+            Input::ImagesAnswer { number, answer } => self.on_images_answer(number, answer, effects),
             Input::Deadline { wall } => {
                 self.clock.follow(now, wall);
                 if self.session.next_deadline().is_some_and(|at| at <= now) {

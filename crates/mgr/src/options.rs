@@ -36,6 +36,8 @@ option_set! {
         balancer_changes_max: usize = "mgr/balancer/upmap_max_optimizations",
         /// Numbers of pools, with commas; empty for all.
         balancer_pools: String = "mgr/balancer/pool_ids",
+        /// The schedule of all pools.
+        trash_purge_schedule: String = "mgr/rbd_support/trash_purge_schedule",
         misplaced_ratio_max: f64 = "target_max_misplaced_ratio",
         autoscale_interval: Duration = "mgr/pg_autoscaler/sleep_interval",
         autoscale_is_off: bool = "mgr/pg_autoscaler/noautoscale",

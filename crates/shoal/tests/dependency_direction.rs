@@ -19,6 +19,8 @@ const LAYERS: &[&[&str]] = &[
     &["machine"],
     &["messenger", "mon-client", "conf"],
     &["mon", "mgr", "osd", "client"],
+    // Built on the client, without I/O.
+    &["images"],
     &["runtime", "sim"],
     &["client-host"],
     // Built on the client.
@@ -42,6 +44,7 @@ const PURE: &[&str] = &[
     "mgr",
     "osd",
     "client",
+    "images",
 ];
 const IMPURE: &[&str] =
     &["tokio", "libc", "socket2", "redb", "io-uring", "mio", "rand", "getrandom", "nix", "rustix"];

@@ -11,6 +11,7 @@ const PURE: &[&str] = &[
     "codec",
     "command",
     "device",
+    "images",
     "machine",
     "messenger",
     "mgr",

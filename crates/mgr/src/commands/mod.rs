@@ -9,6 +9,7 @@ mod config;
 mod crash;
 mod dump;
 mod force;
+mod images;
 mod osd;
 mod osd_df;
 mod pg;
@@ -33,6 +34,7 @@ use crate::services::Services;
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno};
+pub(crate) use images::MODULE as IMAGES_MODULE;
 pub(crate) use status::OsdRates;
 use std::collections::BTreeSet;
 use wire::messages::{CommandDescription, MOSDForceRecovery, MOSDScrub2};
@@ -96,6 +98,8 @@ pub(crate) enum Reaction {
     /// Have the monitors keep these changes, then answer. Without changes the answer is given at once.
     ChangeCrashes(Vec<Change>),
     ChangeBalancer(crate::balancer::Change),
+    /// The host's work on block images answers.
+    AskImages,
     SetProgress {
         setting: Setting,
         status: &'static str,
@@ -275,6 +279,26 @@ table! {
     "balancer dump name=plan,type=CephString", "Show an optimization plan", mgr r => balancer::dump;
     "balancer ls", "List all plans", mgr r => balancer::ls;
     "balancer execute name=plan,type=CephString", "Execute an optimization plan", mgr rw => balancer::execute;
+    "rbd task add flatten name=image_spec,type=CephString", "Flatten a cloned image asynchronously in the background",
+    rbd_support w => images::ask;
+    "rbd task add remove name=image_spec,type=CephString", "Remove an image asynchronously in the background",
+    rbd_support w => images::ask;
+    "rbd task add trash remove name=image_id_spec,type=CephString",
+    "Remove an image from the trash asynchronously in the background", rbd_support w => images::ask;
+    "rbd task cancel name=task_id,type=CephString", "Cancel a pending or running asynchronous task",
+    rbd_support r => images::ask;
+    "rbd task list name=task_id,type=CephString,req=false", "List pending or running asynchronous tasks",
+    rbd_support r => images::ask;
+    "rbd trash purge schedule add name=level_spec,type=CephString name=interval,type=CephString \
+     name=start_time,type=CephString,req=false",
+    "Add rbd trash purge schedule", rbd_support w => images::ask;
+    "rbd trash purge schedule remove name=level_spec,type=CephString name=interval,type=CephString,req=false \
+     name=start_time,type=CephString,req=false",
+    "Remove rbd trash purge schedule", rbd_support w => images::ask;
+    "rbd trash purge schedule list name=level_spec,type=CephString,req=false", "List rbd trash purge schedule",
+    rbd_support r => images::ask;
+    "rbd trash purge schedule status name=level_spec,type=CephString,req=false", "Show rbd trash purge schedule status",
+    rbd_support r => images::ask;
 }
 
 /// Commands of `ceph tell mgr` alone.
@@ -322,9 +346,11 @@ pub(crate) fn react(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Reaction 
     let Some(entry) = TABLE.iter().chain(TELL).find(|e| signature::prefix(e.signature) == prefix) else {
         return Answer::invalid(format!("No handler found for '{prefix}'")).into();
     };
+    // Stock's grants for a module do not cover the services of its own daemons, nor the other way round.
+    let is_module = entry.module == images::MODULE;
     let request = Request {
-        service: entry.module,
-        module: "",
+        service: if is_module { "" } else { entry.module },
+        module: if is_module { entry.module } else { "" },
         prefix: &prefix,
         args: &args.for_caps(),
         access: Access::parse(entry.permissions).expect("the table's permissions are letters"),

@@ -91,6 +91,7 @@ impl Manager {
             }
             Reaction::AskMonitor { command, body } => self.ask_monitor(now, caller, command, body, fx),
             Reaction::ChangeCrashes(changes) => self.change_crashes(now, caller, changes, fx),
+            Reaction::AskImages => self.ask_images(caller, command.concat(), fx),
             Reaction::ChangeBalancer(change) => self.change_balancer(now, caller, change, fx),
         }
     }

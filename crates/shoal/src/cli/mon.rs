@@ -12,11 +12,13 @@ use crate::daemon::side::{Answer, Role};
 use crate::daemon::version;
 use crate::host::ask::{Question, ask};
 use crate::host::identity;
+use crate::host::images::{self, ImagesConfig};
 use crate::host::mgr::{MgrRole, Question as MgrQuestion};
 use crate::host::mon::{Mail, MonRole};
 use crate::host::mon_log::{FILE, MonLog, Writer};
 use anyhow::Context;
 use clap::{ArgMatches, FromArgMatches, Subcommand};
+use client_host::{Access, Modes};
 use command::options::Identity;
 use command::perf::Counter;
 use command::restart::{self, Checked};
@@ -316,6 +318,15 @@ fn start_manager(
         timing: Default::default(),
     };
     let session = identity::session(&session, EntityName::new(EntityKind::MGR, 0), addrs, cephx)?;
+    let images = ImagesConfig {
+        access: Access {
+            name: manager.monitors.auth_name.clone(),
+            key: manager.monitors.key.clone(),
+            monitors: manager.monitors.monitors.clone(),
+            modes: Modes::Default,
+        },
+        modes: session.modes.clone(),
+    };
     let options = Options {
         cores: 1,
         listeners: vec![listener],
@@ -324,10 +335,11 @@ fn start_manager(
         seed: random.bytes(),
         name: "mgr".into(),
     };
-    let parts = Mutex::new(Some((manager, random.fork())));
-    Ok(Some(Reactors::start(options, move |_, _: &[Mailbox<MgrQuestion>]| {
-        let (manager, random) = parts.lock().expect("taken once").take().expect("one core");
-        MgrRole::new(manager, random)
+    let parts = Mutex::new(Some((manager, images, random.fork())));
+    Ok(Some(Reactors::try_start(options, move |_, mailboxes: &[Mailbox<MgrQuestion>]| {
+        let (manager, images, mut random) = parts.lock().expect("taken once").take().expect("one core");
+        let orders = images::start(images, mailboxes[0].clone(), random.fork())?;
+        Ok::<_, std::io::Error>(MgrRole::new(manager, random, orders))
     })?))
 }
 

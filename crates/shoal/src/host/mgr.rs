@@ -1,16 +1,20 @@
 //! The manager's host: sockets. It runs in the monitor's process, on a reactor of its own.
 
+use command::Answer;
 use machine::net::NetEvent;
 use machine::{Effects, Machine, Random, Time};
-use mgr::{Config, Effect, Input, Manager};
+use mgr::{Config, Effect, ImagesOrder, Input, Manager};
 use runtime::system;
 use runtime::{Role, Turn};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 /// A question of another thread to the manager.
 pub enum Question {
     /// The manager's part of the Prometheus page. True: this manager is the active one.
     Metrics { reply: oneshot::Sender<(bool, String)> },
+    /// The answer to a command on block images.
+    ImagesAnswer { number: u64, answer: Answer },
 }
 
 /// The role on the manager's one core. The machine sends at once, so it is made when the reactor starts.
@@ -18,11 +22,12 @@ pub struct MgrRole {
     start: Option<(Config, Random)>,
     manager: Option<Manager>,
     effects: Effects<Effect>,
+    images: UnboundedSender<ImagesOrder>,
 }
 
 impl MgrRole {
-    pub fn new(config: Config, random: Random) -> MgrRole {
-        MgrRole { start: Some((config, random)), manager: None, effects: Effects::new() }
+    pub fn new(config: Config, random: Random, images: UnboundedSender<ImagesOrder>) -> MgrRole {
+        MgrRole { start: Some((config, random)), manager: None, effects: Effects::new(), images }
     }
 
     fn step(&mut self, input: Input, turn: &mut Turn<Question>) {
@@ -39,6 +44,8 @@ impl MgrRole {
             match effect {
                 Effect::Net(effect) => turn.net(effect),
                 Effect::Warn(text) => tracing::warn!("{text}"),
+                // Its thread ends with this role.
+                Effect::Images(order) => drop(self.images.send(order)),
             }
         }
     }
@@ -59,11 +66,17 @@ impl Role for MgrRole {
         self.step(Input::Net(event), turn);
     }
 
-    fn on_hop(&mut self, question: Question, _: &mut Turn<Question>) {
-        let Question::Metrics { reply } = question;
-        let answer = self.manager.as_ref().map(|manager| (manager.is_active(), manager.metrics()));
-        // The thread that asked may have stopped waiting.
-        let _ = reply.send(answer.unwrap_or_default());
+    fn on_hop(&mut self, question: Question, turn: &mut Turn<Question>) {
+        match question {
+            Question::Metrics { reply } => {
+                let answer = self.manager.as_ref().map(|manager| (manager.is_active(), manager.metrics()));
+                // The thread that asked may have stopped waiting.
+                let _ = reply.send(answer.unwrap_or_default());
+            }
+            Question::ImagesAnswer { number, answer } => {
+                self.step(Input::ImagesAnswer { number, answer }, turn);
+            }
+        }
     }
 
     fn on_deadline(&mut self, turn: &mut Turn<Question>) {

@@ -3,6 +3,7 @@
 //! - [`ask`]: how other threads ask a role something.
 //! - [`osd`], [`mon`], [`mgr`]: the hosts of the roles' machines.
 //! - [`stale_scan`]: the barrier between cores that start, for [`osd::node::stale`](::osd::node::stale).
+//! - [`images`]: the client that the manager's work on block images uses.
 //! - [`store`](mod@store): the store of one core; [`disk`]: on a disk; [`store_devices`]: its devices; [`making`]:
 //!   mkfs; [`store_figures`]: its counters.
 //! - [`addresses`]: where an OSD listens.
@@ -13,6 +14,7 @@ pub mod addresses;
 pub mod ask;
 pub mod disk;
 pub mod identity;
+pub mod images;
 pub mod making;
 pub mod mgr;
 pub mod mon;

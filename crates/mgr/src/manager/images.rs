@@ -1,0 +1,157 @@
+//! Commands on block images: the host has a client of the cluster and machines of their own for them. It works while this manager is
+//! the active one.
+
+use super::asked::Caller;
+use super::{Effect, Fx, Manager};
+use crate::caps::{Access, Request};
+use crate::commands::IMAGES_MODULE;
+use command::{Answer, Args};
+use machine::ConnId;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A caller's permission: `(pool, namespace)` to true where it may act.
+#[derive(Clone)]
+pub struct May(pub Arc<dyn Fn(&str, &str) -> bool + Send + Sync>);
+
+impl fmt::Debug for May {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("May")
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum ImagesOrder {
+    /// True: begin, this manager is the active one. False: end.
+    SetActive(bool),
+    /// The schedule of all pools, from the options.
+    TrashPurgeSchedule(String),
+    /// Its answer is [`super::Input::ImagesAnswer`].
+    Command { number: u64, text: String, may: May },
+}
+
+/// Commands that the host has not answered.
+#[derive(Default)]
+pub(super) struct Images {
+    last_number: u64,
+    waiting: BTreeMap<u64, Caller>,
+    /// The schedule that the host knows.
+    schedule: String,
+}
+
+impl Images {
+    pub(super) fn forget(&mut self, conn: ConnId) {
+        self.waiting.retain(|_, caller| caller.conn != conn);
+    }
+}
+
+impl Manager {
+    pub(super) fn set_active(&mut self, is_active: bool, fx: Fx<'_>) {
+        if std::mem::replace(&mut self.is_active, is_active) != is_active {
+            fx.push(Effect::Images(ImagesOrder::SetActive(is_active)));
+        }
+    }
+
+    pub(super) fn follow_images_options(&mut self, fx: Fx<'_>) {
+        if self.images.schedule != self.options.trash_purge_schedule {
+            self.images.schedule.clone_from(&self.options.trash_purge_schedule);
+            fx.push(Effect::Images(ImagesOrder::TrashPurgeSchedule(self.images.schedule.clone())));
+        }
+    }
+
+    pub(super) fn ask_images(&mut self, caller: Caller, text: String, fx: Fx<'_>) {
+        let Some(reporter) = self.peers.get(&caller.conn) else { return };
+        let (caps, peer) = (reporter.caps.clone(), reporter.peer.socket.socket.map(|socket| socket.ip()));
+        // What the command may do at all is settled. A module asks for pools without the command's name.
+        let prefix = Args::parse(&text).ok().and_then(|args| args.text("prefix")).unwrap_or_default();
+        let is_change = prefix.contains(" add ") || prefix.ends_with(" add") || prefix.ends_with(" remove");
+        let access = Access { read: !is_change, write: is_change, execute: false };
+        let may = move |pool: &str, namespace: &str| {
+            let args =
+                [("pool".to_owned(), pool.to_owned()), ("namespace".to_owned(), namespace.to_owned())].into();
+            caps.allow(&Request { service: "", module: IMAGES_MODULE, prefix: "", args: &args, access, peer })
+        };
+        self.images.last_number += 1;
+        let number = self.images.last_number;
+        self.images.waiting.insert(number, caller);
+        fx.push(Effect::Images(ImagesOrder::Command { number, text, may: May(Arc::new(may)) }));
+    }
+
+    pub(super) fn on_images_answer(&mut self, number: u64, answer: Answer, fx: Fx<'_>) {
+        // The client may have gone meanwhile.
+        if let Some(caller) = self.images.waiting.remove(&number) {
+            fx.push(caller.reply(answer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asked::tests::{CLIENT, answers, command_with, served};
+    use super::*;
+    use crate::caps::Caps;
+    use command::errno;
+    use machine::Effects;
+
+    fn ask(manager: &mut Manager, text: &str) -> (Vec<(u64, May)>, Vec<Answer>) {
+        let effects = command_with(manager, text, b"");
+        let order = |effect: &Effect| match effect {
+            Effect::Images(ImagesOrder::Command { number, may, .. }) => Some((*number, may.clone())),
+            _ => None,
+        };
+        (effects.iter().filter_map(order).collect(), answers(effects))
+    }
+
+    const LIST: &str = r#"{"prefix":"rbd task list"}"#;
+    const ADD: &str = r#"{"prefix":"rbd task add remove","image_spec":"vms/a"}"#;
+
+    #[test]
+    fn command_on_images_is_answered_by_the_host() {
+        let mut manager = served();
+        let (orders, told) = ask(&mut manager, LIST);
+        let [(number, may)] = &orders[..] else { panic!("{orders:?}") };
+        assert!(told.is_empty() && (may.0)("any", ""));
+        let mut fx = Effects::new();
+        manager.on_images_answer(*number, Answer::body("[]"), &mut fx);
+        assert_eq!(answers(fx.take()), [Answer::body("[]")]);
+        manager.on_images_answer(*number, Answer::body("[]"), &mut fx);
+        assert!(fx.is_empty(), "answered once");
+    }
+
+    #[test]
+    fn answer_for_client_that_left_is_dropped() {
+        let mut manager = served();
+        let (orders, _) = ask(&mut manager, LIST);
+        manager.on_peer_gone(CLIENT);
+        let mut fx = Effects::new();
+        manager.on_images_answer(orders[0].0, Answer::body("[]"), &mut fx);
+        assert!(fx.is_empty());
+    }
+
+    #[test]
+    fn profile_of_one_pool_covers_that_pool_alone() {
+        let mut manager = served();
+        let limit = |manager: &mut Manager, caps: &str| {
+            manager.peers.get_mut(&CLIENT).unwrap().caps = Caps::parse(caps).unwrap();
+        };
+        limit(&mut manager, "profile rbd pool=vms");
+        let (orders, _) = ask(&mut manager, ADD);
+        assert!((orders[0].1.0)("vms", "ns") && !(orders[0].1.0)("other", ""));
+        limit(&mut manager, "profile rbd-read-only");
+        assert_eq!(ask(&mut manager, LIST).0.len(), 1);
+        assert_eq!(ask(&mut manager, ADD).1[0].result, -errno::EACCES);
+        limit(&mut manager, "allow service osd rw");
+        assert_eq!(ask(&mut manager, LIST).1[0].result, -errno::EACCES);
+    }
+
+    #[test]
+    fn host_follows_whether_the_manager_is_active() {
+        let mut manager = served();
+        let mut fx = Effects::new();
+        for (is_active, orders) in [(true, 1), (true, 0), (false, 1), (false, 0)] {
+            manager.set_active(is_active, &mut fx);
+            assert_eq!(fx.take().len(), orders, "{is_active}");
+        }
+    }
+}
