@@ -186,6 +186,7 @@ impl Shard {
         debug_assert!(view.epoch >= self.view.epoch, "maps come in order");
         let blocklist_changed =
             self.view.blocklist != view.blocklist || self.view.blocklist_ranges != view.blocklist_ranges;
+        let queues = self.view.changed_trim_queues(&view);
         self.view = view;
         for order in orders {
             self.obey(now, order, fx);
@@ -198,7 +199,7 @@ impl Shard {
         self.take_early(now, fx);
         self.release_waiting_for_map(now, fx);
         self.have_withheld_sent_again(fx);
-        self.look_for_trims();
+        self.look_for_trims(&queues);
         self.follow_sources(now, fx);
     }
 

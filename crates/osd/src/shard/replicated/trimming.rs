@@ -14,7 +14,7 @@
 use super::super::watches::Timer;
 use super::super::{Fx, Pending, Shard};
 use crate::object::ObjectState;
-use crate::object::snapshots::trim;
+use crate::object::snapshots::{Trimmed, trim};
 use crate::ops::{INFO_ATTR, SNAPS_ATTR, object_info};
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::pg::role::{Primary, Role, Stage};
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use store::{Answer, Change, ObjectId, Query, ReadError, ReadRequest};
 use wire::types::osd_map::MapFlags;
-use wire::types::{Epoch, Eversion, HObject, IntervalSet, ObjectFlags, PgState, SnapId};
+use wire::types::{Epoch, Eversion, HObject, IntervalSet, ObjectFlags, OsdId, PgState, PoolId, SnapId};
 
 /// Walks of one core at once (`osd_max_trimming_pgs`).
 const TRIMS_MAX: usize = 2;
@@ -111,13 +111,25 @@ enum TrimRead {
 }
 
 impl Shard {
-    /// After a map: PGs of pools with removed snapshots have work.
-    pub(in crate::shard) fn look_for_trims(&mut self) {
-        if self.view.pools.values().all(|pool| pool.snapshots.removed.is_empty()) {
+    /// After a map that changed the queues of these pools. Other PGs have the work that they had.
+    pub(in crate::shard) fn look_for_trims(&mut self, pools: &[PoolId]) {
+        if pools.is_empty() {
             return;
         }
-        let keys: Vec<Key> = self.pgs.iter().map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.arm_trim(key, STEP_PAUSE));
+        let is_concerned = |(_, pg): &(Key, &Pg)| pools.contains(&pg.id.pg.pool);
+        let keys: Vec<Key> = self.pgs.iter().filter(is_concerned).map(|(key, _)| key).collect();
+        for key in keys {
+            self.forget_purged(key);
+            self.arm_trim(key, STEP_PAUSE);
+        }
+    }
+
+    /// Snapshots that are off the queue are purged by all PGs. One that is queued again is trimmed again.
+    fn forget_purged(&mut self, key: Key) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let removed = self.view.pools.get(&pg.id.pg.pool).map(|pool| pool.snapshots.removed.clone());
+        primary.trims.purged = primary.trims.purged.intersection(&removed.unwrap_or_default());
     }
 
     pub(in crate::shard) fn arm_trim(&mut self, key: Key, pause: Duration) {
@@ -222,9 +234,6 @@ impl Shard {
         let Some(pg) = self.pgs.get_mut(key) else { return };
         let Role::Primary(primary) = &mut pg.role else { return };
         primary.trims.is_armed = false;
-        // Snapshots that are off the queue are purged by all PGs.
-        let removed = self.view.pools.get(&pg.id.pg.pool).map(|pool| pool.snapshots.removed.clone());
-        primary.trims.purged = primary.trims.purged.intersection(&removed.unwrap_or_default());
         if primary.trims.walk.as_ref().is_some_and(|walk| walk.is_reading) {
             return;
         }
@@ -460,7 +469,8 @@ impl Shard {
         self.read_for_trim(key, TrimRead::Clone(object, clone), request, fx);
     }
 
-    /// `clone`: the clone that goes, its version (zero for one that is not there), and whether it has an omap.
+    /// `clone`: the clone that goes, its version, and whether it has an omap. A clone of version zero is not there: it was given
+    /// up, and not counted since.
     fn write_trim(&mut self, key: Key, object: Key, clone: Option<(SnapId, Eversion, bool)>, fx: &mut Fx) {
         if !self.may_trim(key) {
             return;
@@ -479,7 +489,10 @@ impl Shard {
         if trimmed.clones.first().copied() != clone.map(|(clone, ..)| clone) {
             return walk.heads.push_front(head);
         }
-        let ObjectState::Present(info) = &mut context.state else { return };
+        if context.state.info().is_none() {
+            return;
+        }
+        let is_there = clone.is_some_and(|(_, had, _)| had != Eversion::ZERO);
         let (mut earlier, mut changes) = (Vec::new(), Vec::new());
         let mut removed = None;
         if let Some((clone, had, has_omap)) = clone {
@@ -490,36 +503,49 @@ impl Shard {
             version.version += 1;
             removed = Some(id.object);
         }
-        let stats = &mut pg.progress.stats;
-        stats.objects -= i64::from(clone.is_some());
-        pg.progress.snap_counts.clones -= i64::from(clone.is_some());
-        stats.bytes += trimmed.bytes;
-        let prior = info.version;
-        let is_whiteout = info.flags.contains(ObjectFlags::WHITEOUT);
-        let kind = if is_whiteout && trimmed.set.clones.is_empty() {
-            // No clone needs the deleted head any more.
-            stats.objects -= 1;
-            pg.progress.snap_counts.whiteouts -= 1;
-            changes.extend(super::peering::removal(head.clone()));
-            (context.state, context.snaps) = (ObjectState::Absent, None);
-            EntryKind::Delete
-        } else {
-            (info.prior_version, info.version) = (prior, version);
-            for (name, value) in
-                [(SNAPS_ATTR, trimmed.set.to_vec(Features::ALL)), (INFO_ATTR, info.to_vec(Features::ALL))]
-            {
-                changes.push(Change::SetAttr { object: context.id.clone(), name, value: Bytes::from(value) });
-            }
-            context.snaps = Some(Box::new(trimmed.set));
-            EntryKind::Modify
-        };
         walk.written = version;
         walk.heads.push_front(head.clone());
-        for object in removed.iter().chain([&head]) {
-            crate::shard::damage::changed(pg, object, u64::MAX, &mut changes);
+        pg.progress.stats.objects -= i64::from(is_there);
+        pg.progress.snap_counts.clones -= i64::from(is_there);
+        if let Some(removed) = &removed {
+            crate::shard::damage::changed(pg, removed, u64::MAX, &mut changes);
         }
-        let user_version = pg.objects[object].state.info().map_or(0, |info| info.user_version);
-        let entry = LogEntry::of_osd(osd, kind, head, version, prior, user_version);
+        let Some(entry) = shorten_list(pg, object, trimmed, osd, version, &mut changes) else { return };
         self.submit_entries(key, None, earlier, entry, changes, fx);
     }
+}
+
+/// Gives a head, whose state is known, a shorter list of clones, and the PG the bytes that become free. A deleted head goes with
+/// its last clone. Returns the head's entry.
+pub(super) fn shorten_list(
+    pg: &mut Pg,
+    object: Key,
+    after: Trimmed,
+    osd: OsdId,
+    version: Eversion,
+    changes: &mut Vec<Change>,
+) -> Option<LogEntry> {
+    let context = &mut pg.objects[object];
+    let (id, head) = (context.id.clone(), context.id.object.clone());
+    let ObjectState::Present(info) = &mut context.state else { return None };
+    let (prior, user_version) = (info.version, info.user_version);
+    pg.progress.stats.bytes += after.bytes;
+    let entry = if info.flags.contains(ObjectFlags::WHITEOUT) && after.set.clones.is_empty() {
+        pg.progress.stats.objects -= 1;
+        pg.progress.snap_counts.whiteouts -= 1;
+        changes.extend(super::peering::removal(head.clone()));
+        (context.state, context.snaps) = (ObjectState::Absent, None);
+        LogEntry::of_osd(osd, EntryKind::Delete, head.clone(), version, prior, 0)
+    } else {
+        (info.prior_version, info.version) = (prior, version);
+        for (name, value) in
+            [(SNAPS_ATTR, after.set.to_vec(Features::ALL)), (INFO_ATTR, info.to_vec(Features::ALL))]
+        {
+            changes.push(Change::SetAttr { object: id.clone(), name, value: Bytes::from(value) });
+        }
+        context.snaps = Some(Box::new(after.set));
+        LogEntry::of_osd(osd, EntryKind::Modify, head.clone(), version, prior, user_version)
+    };
+    crate::shard::damage::changed(pg, &head, u64::MAX, changes);
+    Some(entry)
 }
