@@ -1088,8 +1088,13 @@ fn trim_counts_no_clone_that_was_given_up() {
     let [store::Answer::Attr(Some(list))] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(mark(&mut cluster, Delete), MarkAnswer::Marking { unfound: 1 });
     cluster.run();
+    let copy = cluster.hosts[&1].shard.copies().next().expect("its copy");
+    let progress = osd::pg::meta::PgProgress { is_indexed: false, ..copy.progress.clone() };
     let mut one = cluster.kill(1);
-    let changes = vec![store::Change::SetAttr { object: head, name, value: list.clone() }];
+    let changes = vec![
+        store::Change::SetAttr { object: head, name, value: list.clone() },
+        osd::pg::meta::set_progress(&store::ObjectId::pg_meta(pg()), &progress),
+    ];
     one.submit(u64::MAX, store::Transaction { collection, changes });
     while one.poll(&mut Vec::new()) {}
     cluster.start(1, one);

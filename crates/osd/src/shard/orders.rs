@@ -9,7 +9,7 @@ use super::{Effect, Fx, Parked, Pending, Shard, ToControl};
 use crate::pace::Charge;
 use crate::pg::log_records;
 use crate::pg::meta::{self, Stored};
-use crate::pg::{Pg, PgPhase, low_bits};
+use crate::pg::{Pg, PgPhase, low_bits, snap_index};
 use crate::slab::Key;
 use machine::Time;
 use std::collections::VecDeque;
@@ -346,9 +346,11 @@ impl Shard {
     fn divide(&mut self, key: Key, split_bits: u8, children: &[(SpgId, u8)], epoch: Epoch, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         pg.history.last_epoch_split = epoch;
+        // The next trim of each part completes its index.
+        pg.progress.is_indexed = false;
         let shares = children.len() as i64 + 1;
         let mut parts = vec![key];
-        let mut parent_changes = Vec::new();
+        let mut parent_changes = vec![snap_index::clear(&pg.meta)];
         for &(id, bits) in children {
             let seed = id.pg.seed;
             let belongs = |o: &HObject| o.hash & low_bits(bits) == seed;

@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use crate::ops::INFO_ATTR;
 use crate::pace::{Class, STEP_LEAST};
 use crate::pg::role::{Incoming, Outgoing, Recovering, Replica, Role};
-use crate::pg::{Pg, meta};
+use crate::pg::{Pg, meta, snap_index};
 use crate::slab::Key;
 use codec::{Encode, Features, Rope};
 use machine::Time;
@@ -263,6 +263,7 @@ impl Shard {
         if is_last {
             changes.extend(info.clone());
         }
+        changes.extend(snap_index::of_transfer(&pg.meta, &changes));
         let mut transaction = Transaction { collection: pg.collection, changes };
         let incoming = Incoming { info, submitted: step + 1, is_complete: is_last, moved, ..incoming };
         pg.transfers.incoming.insert(object.clone(), incoming);
