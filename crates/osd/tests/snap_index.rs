@@ -9,6 +9,7 @@ use harness::*;
 use osd::ops::SNAPS_ATTR;
 use osd::pg::meta::PgProgress;
 use osd::pg::snap_index;
+use osd::shard::{Input, ScrubWish};
 use std::collections::BTreeSet;
 use store::{Answer, Change, Collection, ObjectId, ObjectStore, Query, ReadRequest, Transaction};
 use wire::types::osd_map::MapFlags;
@@ -322,5 +323,33 @@ fn interrupted_recovery_keeps_the_index_complete() {
         cluster.interval(vec![1, 0], vec![1, 0]);
         cluster.run();
         assert_exact(&mut cluster, &format!("after {steps} steps"));
+    }
+}
+
+/// Changes the index of a running copy.
+fn spoil(cluster: &mut Cluster, osd: i32, change: Change) {
+    let host = cluster.hosts.get_mut(&osd).expect("it runs");
+    host.store.submit(u64::MAX - 1, Transaction { collection: Collection::Pg(pg()), changes: vec![change] });
+    host.settle();
+}
+
+#[test]
+fn scrub_mends_absent_and_stray_entries() {
+    for is_deep in [false, true] {
+        let mut cluster = with_snapshots(3);
+        let meta = ObjectId::pg_meta(pg());
+        let heads = ["a", "b", "c", "gone"].map(object);
+        spoil(&mut cluster, 0, snap_index::remove(&meta, &heads[0], [SnapId(4), SnapId(2)]));
+        spoil(&mut cluster, 0, snap_index::add(&meta, &heads[3], [SnapId(4)]));
+        spoil(&mut cluster, 1, snap_index::clear(&meta));
+        for snap in 100..500 {
+            spoil(&mut cluster, 2, snap_index::add(&meta, &heads[snap as usize % 4], [SnapId(snap)]));
+        }
+        let wish = ScrubWish { is_deep, is_repair: false, is_asked: true };
+        cluster.primary().step(Input::Scrub { pg: pg().pg, wish });
+        cluster.run();
+        (0..40).for_each(|_| cluster.pass(50));
+        assert_eq!(cluster.state(), "active+clean");
+        assert_exact(&mut cluster, "a scrub");
     }
 }

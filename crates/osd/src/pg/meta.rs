@@ -363,7 +363,7 @@ pub fn set_history(meta: &ObjectId, history: &PgHistory, progress: &PgProgress) 
 }
 
 pub fn set_progress(meta: &ObjectId, progress: &PgProgress) -> Change {
-    let mut w = codec::Writer::with_capacity(Features::NONE, 96);
+    let mut w = codec::Writer::with_capacity(Features::NONE, 256);
     w.put(progress);
     Change::OmapSetHeader { object: meta.clone(), header: w.into_bytes() }
 }

@@ -17,7 +17,7 @@
 use super::log::{EntryKind, LogEntry};
 use crate::ops::SNAPS_ATTR;
 use bytes::Bytes;
-use codec::{DecodeError, Encode, Features};
+use codec::{DecodeError, Encode, Features, Writer};
 use store::{Change, ObjectId, Query};
 use wire::types::{HObject, SnapId, SnapSet};
 
@@ -25,17 +25,17 @@ const ENTRY: u8 = b't';
 /// Bytes of a key before the head's name.
 const PREFIX_LEN: usize = 1 + size_of::<u64>();
 
-fn start_of(snap: SnapId) -> Vec<u8> {
-    let mut key = Vec::with_capacity(96);
-    key.push(ENTRY);
-    key.extend_from_slice(&snap.0.to_be_bytes());
+fn start_of(snap: SnapId) -> [u8; PREFIX_LEN] {
+    let mut key = [ENTRY; PREFIX_LEN];
+    key[1..].copy_from_slice(&snap.0.to_be_bytes());
     key
 }
 
 fn key_of(head: &HObject, snap: SnapId) -> Bytes {
-    let mut key = start_of(snap);
-    key.extend_from_slice(&head.to_vec(Features::NONE));
-    key.into()
+    let mut key = Writer::with_capacity(Features::NONE, 128);
+    key.raw(&start_of(snap));
+    head.encode(&mut key);
+    key.into_bytes()
 }
 
 /// Adds entries of one head.
@@ -59,7 +59,7 @@ pub fn clear(meta: &ObjectId) -> Change {
 /// Asks for entries of this snapshot and of later ones, after a key.
 pub fn query(from: SnapId, after: Option<Bytes>, max: usize) -> Query {
     let prefix = Bytes::copy_from_slice(&[ENTRY]);
-    Query::OmapList { after, from: start_of(from).into(), prefix, max, values: false }
+    Query::OmapList { after, from: Bytes::copy_from_slice(&start_of(from)), prefix, max, values: false }
 }
 
 /// Asks for those entries of a head that are there.
@@ -141,7 +141,7 @@ mod tests {
         let entries: Vec<_> = all.iter().map(|key| decode(key).unwrap()).collect();
         assert_eq!(entries[2], (SnapId(256), head("b")));
         assert!(entries[..2].iter().all(|(snap, _)| *snap == SnapId(2)));
-        assert!(all[1] < start_of(SnapId(3)) && start_of(SnapId(3)) < all[2]);
+        assert!(all[1][..] < start_of(SnapId(3))[..] && start_of(SnapId(3))[..] < all[2][..]);
         assert_eq!(keys(remove(&meta, &head("b"), [SnapId(256)])), all[2..]);
     }
 

@@ -16,6 +16,7 @@ use crate::ops::INFO_ATTR;
 use crate::pace::{Class, STEP_LEAST};
 use crate::pg::role::{Incoming, Outgoing, Recovering, Replica, Role};
 use crate::pg::{Pg, meta, snap_index};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use codec::{Encode, Features, Rope};
 use machine::Time;
@@ -263,7 +264,10 @@ impl Shard {
         if is_last {
             changes.extend(info.clone());
         }
-        changes.extend(snap_index::of_transfer(&pg.meta, &changes));
+        pg.listed_changes += 1;
+        if !planted::has(PlantedBug::TransferNotIndexed) {
+            changes.extend(snap_index::of_transfer(&pg.meta, &changes));
+        }
         let mut transaction = Transaction { collection: pg.collection, changes };
         let incoming = Incoming { info, submitted: step + 1, is_complete: is_last, moved, ..incoming };
         pg.transfers.incoming.insert(object.clone(), incoming);

@@ -37,6 +37,8 @@ use wire::types::{Epoch, Eversion, HObject, IntervalSet, ObjectFlags, OsdId, PgS
 const TRIMS_MAX: usize = 2;
 /// Objects of one page of a walk.
 const PAGE: usize = 128;
+/// Bytes of changes of the index in one transaction.
+const MENDED_BYTES: u64 = 128 << 10;
 /// Pause between two steps of a walk.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
 /// Pause before a step that something else holds up is tried again.
@@ -287,13 +289,9 @@ impl Shard {
             walk.current = Some(found);
             return self.trim_object(key, head, fx);
         }
-        // Durable before the index counts as complete, and before a snapshot counts as purged.
-        let mended = std::mem::take(&mut walk.mended);
         let next = walk.cursor.take();
         walk.is_reading = next.is_some();
-        if !mended.is_empty() {
-            self.submit(Pending::Records(key), Transaction { collection, changes: mended }, fx);
-        }
+        self.save_mended(key, fx);
         let meta = self.pgs[key].meta.clone();
         let (of, object, query) = match next {
             None => return self.finish_walk(key, fx),
@@ -532,7 +530,7 @@ impl Shard {
             }
             Ok(None) => {
                 self.pgs[key].objects[object].state = ObjectState::Absent;
-                self.finish_head(key, object);
+                self.finish_head(key, object, fx);
             }
             Err(_) => self.note_trim_failure(key),
         }
@@ -546,7 +544,7 @@ impl Shard {
         let Some(walk) = &primary.trims.walk else { return };
         let context = &mut pg.objects[object];
         let Some(trimmed) = context.snaps.as_ref().and_then(|set| trim(set, &walk.snaps, 1)) else {
-            return self.finish_head(key, object);
+            return self.finish_head(key, object, fx);
         };
         let Some(&clone) = trimmed.clones.first() else { return self.write_trim(key, object, None, fx) };
         if !context.may_write() {
@@ -560,7 +558,7 @@ impl Shard {
     }
 
     /// The head names no snapshot of the walk. Its entries of them are strays, and an incomplete index gets those of its others.
-    fn finish_head(&mut self, key: Key, object: Key) {
+    fn finish_head(&mut self, key: Key, object: Key, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         let context = &pg.objects[object];
         let set = context.snaps.as_deref().filter(|_| context.state.info().is_some());
@@ -574,6 +572,17 @@ impl Shard {
         if walk.completes_index && !named.is_empty() {
             walk.mended.push(snap_index::add(&pg.meta, &head, named));
         }
+        if walk.mended.iter().map(Change::metadata).sum::<u64>() >= MENDED_BYTES {
+            self.save_mended(key, fx);
+        }
+    }
+
+    /// Durable before the index counts as complete, and before a snapshot counts as purged.
+    fn save_mended(&mut self, key: Key, fx: &mut Fx) {
+        let collection = self.pgs[key].collection;
+        let Some(walk) = self.walk(key).filter(|walk| !walk.mended.is_empty()) else { return };
+        let changes = std::mem::take(&mut walk.mended);
+        self.submit(Pending::Records(key), Transaction { collection, changes }, fx);
     }
 
     /// `clone`: the clone that goes, its version, and whether it has an omap. A clone of version zero is not there: it was given

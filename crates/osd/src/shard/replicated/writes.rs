@@ -71,6 +71,7 @@ impl Shard {
         let mut changes = pg.backend.own_share(changes);
         if !earlier.is_empty() || !entry.snaps.is_empty() {
             changes.extend(snap_index::after_write(&pg.meta, &earlier, &entry));
+            pg.listed_changes += 1;
         }
         let trimmed = |pg: &mut Pg| pg.log.trim(&limits, trim_bound(pg.committed));
         let transaction = append_entries(pg, earlier, entry, changes, trimmed);
@@ -198,6 +199,7 @@ impl Shard {
         let is_group = !earlier.is_empty();
         if !is_bare && (is_group || !entry.snaps.is_empty()) {
             changes.extend(snap_index::after_write(&pg.meta, &earlier, &entry));
+            pg.listed_changes += 1;
             // An older primary does not name the snapshots of a clone.
             let is_unnamed = |entry: &LogEntry| entry.kind == EntryKind::Clone && entry.snaps.is_empty();
             pg.progress.is_indexed &= !earlier.iter().any(is_unnamed);
