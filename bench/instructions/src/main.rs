@@ -1,9 +1,10 @@
-//! A fixed run of one OSD core for callgrind: fill, overwrite or read 4 KiB objects in batches of 64.
+//! A fixed run of one OSD core for callgrind: fill, overwrite or read 4 KiB objects in batches of 64, or write each under a new
+//! snapshot, so that it is cloned first.
 //!
 //! `bench/instructions/run` builds it and counts `server_turn` alone: the session machine from received bytes on, the
 //! shard, the store, and the framing of replies. The client end of the connection is outside of the count.
 //!
-//! `instructions mem|disk fill|write|read BATCHES` prints the number of counted operations.
+//! `instructions mem|disk fill|write|read|clone BATCHES` prints the number of counted operations.
 
 mod client;
 mod ram;
@@ -28,7 +29,7 @@ const BLOCK: usize = 4096;
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [store, phase, batches] = &args[..] else {
-        panic!("usage: instructions mem|disk fill|write|read BATCHES")
+        panic!("usage: instructions mem|disk fill|write|read|clone BATCHES")
     };
     let batches: u32 = batches.parse().expect("a number of batches");
     let mut server = Server::new(store == "disk");
@@ -38,17 +39,26 @@ fn main() {
         let answer = server.handshake(bytes);
         client.receive(answer);
     }
-    server.make_pgs();
+    server.make_pgs(phase == "clone");
     let mut random = Random::from_number(1);
     let mut tid = 0;
     for batch in 0..OBJECTS / DEPTH {
         let objects = (0..DEPTH).map(|i| batch * DEPTH + i);
-        turn(&mut server, &mut client, &mut tid, objects, OpCode::WRITE, phase == "fill");
+        turn(&mut server, &mut client, &mut tid, objects, OpCode::WRITE, 0, phase == "fill");
     }
     let code = if phase == "read" { OpCode::READ } else { OpCode::WRITE };
-    for _ in 0..if phase == "fill" { 0 } else { batches } {
-        let objects: Vec<u32> = (0..DEPTH).map(|_| random.below(OBJECTS.into()) as u32).collect();
-        turn(&mut server, &mut client, &mut tid, objects.into_iter(), code, true);
+    for batch in 0..if phase == "fill" { 0 } else { batches } {
+        // One object twice would be cloned once: these are all different.
+        let (first, snap) = match phase == "clone" {
+            true => (random.below(OBJECTS.into()) as u32, u64::from(batch) + 1),
+            false => (0, 0),
+        };
+        let object = |n: u32, random: &mut Random| match snap {
+            0 => random.below(OBJECTS.into()) as u32,
+            _ => (first + n * 61) % OBJECTS,
+        };
+        let objects: Vec<u32> = (0..DEPTH).map(|n| object(n, &mut random)).collect();
+        turn(&mut server, &mut client, &mut tid, objects.into_iter(), code, snap, true);
     }
     assert_eq!((client.replies, client.failures), (tid, 0));
     let counted = if phase == "fill" { OBJECTS } else { batches * DEPTH };
@@ -61,12 +71,13 @@ fn turn(
     tid: &mut u64,
     objects: impl Iterator<Item = u32>,
     code: OpCode,
+    snap: u64,
     counts: bool,
 ) {
     let until = *tid + u64::from(DEPTH);
     for object in objects {
         *tid += 1;
-        client.send(Message { tid: *tid, ..Message::new(request(object, code)) });
+        client.send(Message { tid: *tid, ..Message::new(request(object, code, snap)) });
     }
     let mut bytes = client.take_written();
     while client.replies < until {
@@ -79,7 +90,8 @@ fn turn(
     }
 }
 
-fn request(n: u32, code: OpCode) -> MOSDOp {
+/// `snap`: the newest snapshot that the client knows, 0 for none.
+fn request(n: u32, code: OpCode, snap: u64) -> MOSDOp {
     let hash = n.wrapping_mul(0x9e37_79b1);
     let name = format!("benchmark_data_host_12345_object{n}");
     let data = if code == OpCode::WRITE { Bytes::from(vec![n as u8; BLOCK]) } else { Bytes::new() };
@@ -92,8 +104,9 @@ fn request(n: u32, code: OpCode) -> MOSDOp {
         mtime: UTime { sec: 77, nsec: 0 },
         object: HObject { pool: 1, hash, snap: SnapId::HEAD, name: name.as_str().into(), ..HObject::min() },
         ops: OsdOps::from_iter([OsdOp::extent(code, 0, BLOCK as u64, data)]),
-        snap_seq: SnapId(0),
-        snaps: Vec::new(),
+        snap_seq: SnapId(snap),
+        // Older snapshots were removed: the list does not grow with the run.
+        snaps: if snap == 0 { Vec::new() } else { vec![SnapId(snap)] },
         retry_attempt: 0,
         features: u64::MAX,
     }

@@ -91,9 +91,11 @@ impl Server {
     }
 
     /// Creates the PGs of a pool of size 1.
-    pub fn make_pgs(&mut self) {
+    pub fn make_pgs(&mut self, has_snapshots: bool) {
         let mut view = ClusterView { epoch: 10, ..ClusterView::of_osds(0..1) };
-        view.pools.insert(1, PoolView { name: "data".into(), pg_num: PGS, ..PoolView::default() });
+        let mut pool = PoolView { name: "data".into(), pg_num: PGS, ..PoolView::default() };
+        pool.snapshots.is_used = has_snapshots;
+        view.pools.insert(1, pool);
         view.routes = Routes::new(2);
         (0..PGS).for_each(|seed| view.routes.set(PgId { pool: 1, seed }, CORE));
         let create = |seed| PgOrder::alone(PgId { pool: 1, seed }.into(), PGS.trailing_zeros() as u8, 10);

@@ -66,6 +66,8 @@ pub enum PlantedBug {
     TruncateKeepsOverlap,
     /// A trim removes a clone that has another snapshot, which exists.
     TrimTakesNeededClone,
+    /// A head that recovery or backfill brings gets no entries in the snapshot index.
+    TransferNotIndexed,
     /// A copy that merges another log does not miss the clones that it names.
     MergedCloneNotMissing,
     /// With the trial backend: a member is sent another member's shard.

@@ -5,8 +5,11 @@ mod harness;
 use command::options::{Identity, Layers};
 use harness::cluster::Cluster;
 use harness::*;
+use machine::net::Held;
 use osd::options::LimitOptions;
+use osd::pg::UNREADABLE;
 use osd::shard::Input;
+use wire::messages::MOSDPeer;
 use wire::types::osd_map::MapFlags;
 use wire::types::*;
 
@@ -181,4 +184,28 @@ fn object_that_a_client_replaces_is_unfound_no_more() {
     cluster.pass(5_000);
     assert_eq!(cluster.state(), "active+clean");
     assert_eq!(cluster.stored(1, "a").as_deref(), Some(&b"newest"[..]));
+}
+
+/// A member beside the acting set was asked for a place for recovery, and cannot read its log when it looks.
+#[test]
+fn recovery_waits_for_no_place_on_an_unreadable_copy() {
+    let mut cluster = member_behind(0, 3);
+    let asks = |(_, to, message): &(i32, i32, Box<MOSDPeer>)| {
+        *to == 2 && matches!(message.body, PeerBody::Reserve(_))
+    };
+    while !cluster.wires.iter().any(asks) {
+        assert!(cluster.step() || cluster.take_wishes(), "the primary asks for a place");
+    }
+    cluster.wires.retain(|wire| !asks(wire));
+    cluster.cut = vec![(0, 2), (2, 0)];
+    let two = cluster.hosts[&2].shard.copies().next().expect("its copy").report(UNREADABLE, 0);
+    let (epoch, interval) = (cluster.epoch, cluster.interval.since);
+    let body = PeerBody::Report(two);
+    let message = Box::new(MOSDPeer { pg: pg(), epoch, interval, body, data: Default::default() });
+    cluster.primary().step(Input::Peer { from: OsdId(2), message, held: Held::default() });
+    cluster.run();
+    let state = cluster.state();
+    assert!(!state.contains("recover"), "{state}");
+    assert_eq!(cluster.primary().shard.places_in_use(), Default::default());
+    assert_eq!(cluster.ask("a", vec![write(1, b"x")]).result, 0);
 }

@@ -9,6 +9,7 @@ use osd::pg::role::LostMode::{self, Delete, Revert};
 use osd::shard::{Input, Inquiry, InquiryAnswer, MarkAnswer, PgAnswer, ToControl, UnfoundPage};
 use osd_map::MapFlags;
 use store::ObjectStore;
+use wire::messages::MOSDPeer;
 use wire::types::*;
 
 const ENOENT: i32 = -2;
@@ -959,4 +960,150 @@ fn write_after_a_lost_one_stays() {
     cluster.run();
     assert_eq!(cluster.get("b"), &b"acknowledged"[..]);
     assert!(cluster.state().contains("recovery_unfound"), "{}", cluster.state());
+}
+
+const HEAD: u64 = u64::MAX - 1;
+
+/// osd.1 has the head "three" and clone 2, and not clone 4. osd.0, which has all of it, is dead. `has_head`: otherwise osd.1 has
+/// the head "two", from before clone 4.
+fn unfound_clone(has_head: bool) -> (Cluster, store::MemoryStore) {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"one");
+    assert_eq!(cluster.ask_with("a", &[2], vec![write_full(b"two")]).result, 0);
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    assert_eq!(cluster.ask_with("a", &[4, 2], vec![write_full(b"three")]).result, 0);
+    cluster.flags = MapFlags::NORECOVER;
+    cluster.start(1, one);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    if has_head {
+        // A write asks for the object. The clone is lost on its way.
+        cluster.send("a", vec![write_full(b"never")]);
+        let is_of_clone = |message: &MOSDPeer| match &message.body {
+            PeerBody::Push(push) => push.object.snap == SnapId(4),
+            _ => false,
+        };
+        cluster.stalled.insert(0);
+        let mut is_done = false;
+        while !is_done {
+            let zero = cluster.hosts.get_mut(&0).expect("it runs");
+            let has_polled = zero.poll_once();
+            zero.peers.retain(|(_, message)| !is_of_clone(message));
+            is_done = !cluster.step() && !has_polled;
+        }
+        cluster.stalled.clear();
+        assert_eq!(cluster.stored(1, "a").as_deref(), Some(&b"three"[..]));
+    }
+    let zero = cluster.kill(0);
+    cluster.flags = 0;
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    cluster.declare_lost(0);
+    (cluster, zero)
+}
+
+fn at_snap(cluster: &mut Cluster, snap: u64) -> Result<Bytes, i32> {
+    let reply = cluster.ask_snap("a", snap, vec![read(0, 0)]);
+    if reply.result < 0 { Err(reply.result) } else { Ok(output(&reply, 0)) }
+}
+
+fn clones(cluster: &mut Cluster) -> Vec<u64> {
+    let reply = cluster.ask_snap("a", SnapId::DIR.0, vec![OsdOp::bare(OpCode::LIST_SNAPS)]);
+    let list: SnapList = codec::decode_exact(&output(&reply, 0)).expect("a list");
+    list.clones.iter().map(|clone| clone.clone.0).collect()
+}
+
+/// Objects and clones, as the primary counts them.
+fn counts(cluster: &mut Cluster) -> (i64, i64) {
+    let report = cluster.report();
+    (report.stats.objects, report.snap_counts.clones)
+}
+
+fn trim(cluster: &mut Cluster, snap: u64) {
+    cluster.removed_snaps.insert(snap, 1);
+    cluster.set_flags(0);
+    (0..200).for_each(|_| cluster.pass(10));
+}
+
+#[test]
+fn lost_clone_leaves_its_heads_list() {
+    for mode in [Delete, Revert] {
+        let (mut cluster, zero) = unfound_clone(true);
+        let waiting = cluster.send("a", vec![write(5, b"!")]);
+        cluster.run();
+        assert_eq!(mark(&mut cluster, mode), MarkAnswer::Marking { unfound: 1 });
+        cluster.run();
+        assert_eq!(cluster.primary().reply(waiting).result, 0);
+        assert_eq!(cluster.state(), "active+undersized+degraded");
+        assert_eq!(at_snap(&mut cluster, 4), Err(ENOENT), "{mode:?}");
+        assert_eq!(counts(&mut cluster), (2, 1));
+        // The lost OSD returns with the clone, and with a head that lists it.
+        cluster.start(0, zero);
+        cluster.interval(vec![0, 1], vec![0, 1]);
+        cluster.run();
+        assert_eq!(cluster.state(), "active+clean");
+        assert_eq!(clones(&mut cluster), [2, HEAD]);
+        assert_eq!(at_snap(&mut cluster, 4), Err(ENOENT));
+        assert_eq!(at_snap(&mut cluster, 2), Ok(Bytes::from("one")));
+        for osd in 0..2 {
+            assert_eq!(cluster.stored_clone(osd, "a", 4), None, "osd.{osd}");
+            assert_eq!(cluster.stored(osd, "a").as_deref(), Some(&b"three!"[..]), "osd.{osd}");
+        }
+        assert_eq!((counts(&mut cluster), cluster.report().stats.bytes), ((2, 1), 9));
+        trim(&mut cluster, 2);
+        assert_eq!((counts(&mut cluster), cluster.report().stats.bytes), ((1, 0), 6));
+    }
+}
+
+#[test]
+fn head_is_given_up_before_its_clone() {
+    for mode in [Delete, Revert] {
+        let (mut cluster, _) = unfound_clone(false);
+        assert_eq!(mark(&mut cluster, mode), MarkAnswer::Marking { unfound: 2 });
+        cluster.run();
+        assert_eq!(cluster.report().status.unfound, 0, "{mode:?}");
+        match mode {
+            Delete => assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, ENOENT),
+            Revert => {
+                assert_eq!(cluster.get("a"), &b"two"[..]);
+                assert_eq!(clones(&mut cluster), [2, HEAD]);
+                assert_eq!(at_snap(&mut cluster, 2), Ok(Bytes::from("one")));
+            }
+        }
+    }
+}
+
+/// A program of before has left the clone in the list.
+#[test]
+fn trim_counts_no_clone_that_was_given_up() {
+    let (mut cluster, _) = unfound_clone(true);
+    let head = store::ObjectId::from(object("a"));
+    let collection = store::Collection::Pg(pg());
+    let name = osd::ops::SNAPS_ATTR;
+    let queries = vec![store::Query::Attr { name: name.clone() }];
+    let request = store::ReadRequest { collection, object: head.clone(), queries };
+    let answers = cluster.primary().read_now(request).expect("the head");
+    let [store::Answer::Attr(Some(list))] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(mark(&mut cluster, Delete), MarkAnswer::Marking { unfound: 1 });
+    cluster.run();
+    let copy = cluster.hosts[&1].shard.copies().next().expect("its copy");
+    let progress = osd::pg::meta::PgProgress { is_indexed: false, ..copy.progress.clone() };
+    let mut one = cluster.kill(1);
+    let changes = vec![
+        store::Change::SetAttr { object: head, name, value: list.clone() },
+        osd::pg::meta::set_progress(&store::ObjectId::pg_meta(pg()), &progress),
+    ];
+    one.submit(u64::MAX, store::Transaction { collection, changes });
+    while one.poll(&mut Vec::new()) {}
+    cluster.start(1, one);
+    cluster.start(0, memory_store());
+    cluster.interval(vec![1, 0], vec![1, 0]);
+    cluster.run();
+    assert_eq!((clones(&mut cluster), counts(&mut cluster)), (vec![2, 4, HEAD], (2, 1)));
+    trim(&mut cluster, 4);
+    assert_eq!((clones(&mut cluster), counts(&mut cluster)), (vec![2, HEAD], (2, 1)));
+    trim(&mut cluster, 2);
+    assert_eq!(counts(&mut cluster), (1, 0));
 }

@@ -5,7 +5,10 @@ mod harness;
 use bytes::Bytes;
 use harness::cluster::Cluster;
 use harness::*;
+use machine::Machine;
 use osd::errno::Errno;
+use osd::shard::Input;
+use std::time::Duration;
 use wire::types::*;
 
 fn at_snap(cluster: &mut Cluster, name: &str, snap: u64) -> Result<Bytes, i32> {
@@ -309,4 +312,41 @@ fn log_entry_of_a_clone_names_its_snapshots() {
     let copy = host.shard.copies().find(|copy| copy.id == pg()).expect("the PG is there");
     let last = copy.log.entries().rev().find(|entry| entry.object.snap < SnapId::HEAD);
     assert_eq!(last.map(|entry| entry.snaps.to_vec()), Some(vec![SnapId(9)]));
+}
+
+/// A map that says nothing new of the pool's queue wakes no PG.
+#[test]
+fn map_without_newly_removed_snapshots_arms_no_trim() {
+    let mut cluster = two_clones(1);
+    cluster.removed_snaps.insert(2, 1);
+    cluster.set_flags(0);
+    cluster.run();
+    // The first step reads, and the store does not answer.
+    cluster.stalled.insert(0);
+    let host = cluster.primary();
+    host.now = host.now + Duration::from_millis(10);
+    host.step(Input::Deadline);
+    let deadline = cluster.primary().shard.next_deadline();
+    cluster.set_flags(0);
+    assert_eq!(cluster.primary().shard.next_deadline(), deadline);
+    cluster.stalled.clear();
+    (0..200).for_each(|_| cluster.pass(10));
+    assert_eq!(clones(&mut cluster, "a"), [4, HEAD]);
+}
+
+#[test]
+fn snapshot_that_is_queued_again_is_trimmed_again() {
+    let mut cluster = two_clones(2);
+    trim(&mut cluster, 2);
+    assert_eq!(cluster.report().status.purged_snaps, IntervalSet::of(2, 1));
+    // All PGs have purged it.
+    cluster.removed_snaps = IntervalSet::new();
+    cluster.set_flags(0);
+    cluster.run();
+    assert_eq!(cluster.report().status.purged_snaps, IntervalSet::new());
+    cluster.removed_snaps.insert(2, 1);
+    cluster.set_flags(0);
+    assert_eq!(cluster.report().status.untrimmed_snaps, 1);
+    (0..200).for_each(|_| cluster.pass(10));
+    assert_eq!(cluster.report().status.purged_snaps, IntervalSet::of(2, 1));
 }

@@ -119,6 +119,10 @@ pub trait Node {
     fn contents(&mut self) -> Option<(OsdId, Contents)> {
         None
     }
+    /// A gap in the snapshot index of a copy, in words. Only at the end of a run, too.
+    fn index_gap(&mut self) -> Option<String> {
+        None
+    }
     /// Empties the disk of a dead process.
     fn lose_disk(&mut self) {}
     /// Checks invariants after each call, beside those that a node checks after each input of a machine. Panics.

@@ -410,7 +410,12 @@ impl World {
         let contents = running.filter_map(|(node, _)| node.contents()).collect();
         let lost = copies::damage::lost(&sights, &contents);
         let compared = copies::replicas_equal::check(&sights, &contents, &lost);
-        compared.map(|_| lost).map_err(|words| (Promise::ReplicasEqual, words))
+        compared.map_err(|words| (Promise::ReplicasEqual, words))?;
+        let mut running = self.nodes.iter_mut().zip(&self.stations).filter(|(_, station)| station.is_up);
+        match running.find_map(|(node, _)| node.index_gap()) {
+            Some(words) => Err((Promise::SnapshotsIndexed, words)),
+            None => Ok(lost),
+        }
     }
 
     /// The node was started at least once.

@@ -1,6 +1,6 @@
 //! Snapshots under faults: each keeps the contents of its objects through crashes, recovery, backfill, splits and trims.
 //!
-//! Three bugs are planted one at a time. A seed catches each, and holds without the bug.
+//! Four bugs are planted one at a time. A seed catches each, and holds without the bug.
 
 use sim::{Config, Kind, Medium, Report, StoreChoice};
 use std::time::Duration;
@@ -73,6 +73,11 @@ mod planted {
     #[test]
     fn trim_of_a_needed_clone_is_caught() {
         is_caught(PlantedBug::TrimTakesNeededClone, NONE, &[Promise::SnapshotsKept]);
+    }
+
+    #[test]
+    fn recovered_head_without_index_entries_is_caught() {
+        is_caught(PlantedBug::TransferNotIndexed, None, &[Promise::SnapshotsIndexed]);
     }
 
     #[test]

@@ -124,6 +124,11 @@ impl ObjectContext {
         !self.is_stale
     }
 
+    /// No request reads or changes the object now. Those that wait may be blocked.
+    pub fn is_free(&self) -> bool {
+        !self.exclusive && !self.is_copying && self.readers == 0 && self.copies.is_empty()
+    }
+
     /// A write of the OSD itself may begin.
     pub fn may_write(&self) -> bool {
         self.may_begin(ObjectTurn::Write)

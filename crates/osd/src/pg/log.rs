@@ -43,7 +43,7 @@ pub struct LogEntry {
     pub result: i32,
     /// Each operation's result and output, where the client wanted them.
     pub returns: Vec<(i32, Bytes)>,
-    /// Of a clone: the snapshots that it stands for, descending.
+    /// Of a clone: the snapshots that it stands for, descending. Of a head: those that a trim took off its list of clones.
     pub snaps: Box<[SnapId]>,
 }
 

@@ -53,7 +53,9 @@ pub enum Record {
 
 /// The change of a new entry, and of the entries of the same write before it.
 pub fn append(earlier: &[LogEntry], entry: &LogEntry) -> Change {
-    let records = earlier.iter().chain([entry]).map(entry_record).collect();
+    let mut records = Vec::with_capacity(earlier.len() + 1);
+    records.extend(earlier.iter().map(entry_record));
+    records.push(entry_record(entry));
     Change::LogAppend { records }
 }
 

@@ -7,6 +7,7 @@
 //! | `x`, `hobject_t` | `eversion_t` or nothing: the object was found damaged, at this version if it is missing since |
 //! | `scrub` | `ScrubStamps` |
 //! | `y`, `hobject_t` | `InconsistentObject`, of the last scrub that found it |
+//! | `t`, snapshot, `hobject_t` | an entry of the snapshot index ([`super::snap_index`]) |
 //! | `m`, `hobject_t` | `eversion_t`: the log has this version of the object, and the store lacks it |
 //!
 //! All of it changes in the same transaction as the objects that it describes, and as the records of the log, which are the
@@ -24,6 +25,7 @@
 use super::log::{Duplicate, EntryKind, LogCounts, LogEntry, PgLog, Trimmed};
 use super::log_records::{self, BodyReader, LogReadError};
 use super::missing::Missing;
+use super::snap_index;
 use crate::shard::ScrubRecords;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
@@ -68,9 +70,10 @@ pub struct MergeHistory {
 /// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim
 /// them. Version 3 came with copies that a backfill fills: older programs would serve them. Version 5 came with logs at rest,
 /// whose bodies a start does not read. Version 6 came with logs as records of the collection, which older programs would not
-/// find.
+/// find. Version 8 came with the snapshot index: older programs take it off the header with their first write, so that an index
+/// which they did not keep counts as incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 7, compat = 6)]
+#[envelope(version = 8, compat = 6)]
 pub struct PgProgress {
     pub last_update: Eversion,
     pub last_user_version: u64,
@@ -89,6 +92,9 @@ pub struct PgProgress {
     pub log: LogCounts,
     #[since(7)]
     pub snap_counts: SnapCounts,
+    /// The copy's snapshot index names every head that has snapshots.
+    #[since(8)]
+    pub is_indexed: bool,
 }
 
 /// The first version of [`PgProgress`] with the log as records of the collection.
@@ -117,6 +123,7 @@ impl Default for PgProgress {
             recovered: RecoveredCounts::default(),
             log: LogCounts::default(),
             snap_counts: SnapCounts::default(),
+            is_indexed: false,
         }
     }
 }
@@ -174,19 +181,22 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Asks for everything but the log's body.
+    /// Asks for everything but the log's body and the snapshot index.
     pub fn head_queries() -> Vec<Query> {
-        let list = |kind: u8| {
-            let prefix = Bytes::copy_from_slice(&[kind]);
-            Query::OmapList { after: None, from: Bytes::new(), prefix, max: usize::MAX, values: true }
-        };
-        vec![
-            Query::OmapHeader,
-            Query::OmapGet { keys: vec![HISTORY, SCRUB] },
-            list(MISSING),
-            list(DAMAGED),
-            list(INCONSISTENT),
-        ]
+        let get = Query::OmapGet { keys: vec![HISTORY, SCRUB] };
+        let lists = [MISSING, DAMAGED, INCONSISTENT].map(Stored::list);
+        [Query::OmapHeader, get].into_iter().chain(lists).collect()
+    }
+
+    /// Asks for every record in the omap but the snapshot index, also for the log that an older program had there.
+    pub fn omap_queries() -> Vec<Query> {
+        let lists = [LOG, DUPLICATE].map(Stored::list);
+        Stored::head_queries().into_iter().chain(lists).collect()
+    }
+
+    fn list(kind: u8) -> Query {
+        let prefix = Bytes::copy_from_slice(&[kind]);
+        Query::OmapList { after: None, from: Bytes::new(), prefix, max: usize::MAX, values: true }
     }
 
     /// From the answers to [`Stored::head_queries`]: the log rests. `None`: an older program wrote the records, and the log is
@@ -289,6 +299,8 @@ impl Records {
                     self.scrub.stamps = codec::decode_exact(&value).map_err(wrong)?;
                     continue;
                 }
+                // A program of before exports the index of a later one, which it does not keep.
+                _ if snap_index::is_entry(&key) => continue,
                 (_, Some(&INCONSISTENT)) => {
                     let record: InconsistentObject = codec::decode_exact(&value).map_err(wrong)?;
                     self.scrub.objects.insert(record.object.clone(), record);
@@ -351,7 +363,7 @@ pub fn set_history(meta: &ObjectId, history: &PgHistory, progress: &PgProgress) 
 }
 
 pub fn set_progress(meta: &ObjectId, progress: &PgProgress) -> Change {
-    let mut w = codec::Writer::with_capacity(Features::NONE, 96);
+    let mut w = codec::Writer::with_capacity(Features::NONE, 256);
     w.put(progress);
     Change::OmapSetHeader { object: meta.clone(), header: w.into_bytes() }
 }
@@ -628,6 +640,7 @@ mod tests {
             recovered: RecoveredCounts { objects: 2, bytes: 20, keys: 1 },
             log: LogCounts { entries: 2, duplicates: 0 },
             snap_counts: SnapCounts { clones: 3, whiteouts: 1 },
+            is_indexed: true,
         };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &[], &entry(2), &progress, None, &mut changes);

@@ -287,6 +287,8 @@ pub struct LostMarking {
     pub mode: LostMode,
     pub rest: BTreeSet<HObject>,
     pub current: Option<LostObject>,
+    /// A clone whose head is being read.
+    pub clone: Option<HObject>,
     /// Entries of the present piece.
     pub appended: usize,
     /// The last entry of the piece before. The next piece begins when this is durable on every member.
@@ -301,6 +303,7 @@ impl LostMarking {
             mode,
             rest: BTreeSet::new(),
             current: None,
+            clone: None,
             appended: 0,
             awaited: Eversion::ZERO,
             unreadable: BTreeMap::new(),

@@ -101,6 +101,8 @@ pub struct Pg {
     pub forced: PgState,
     /// Bytes of objects that were here when a backfill began from the start.
     pub stale_bytes: u64,
+    /// Number of writes and transfers that may have brought a head's list of clones.
+    pub listed_changes: u64,
 }
 
 pub struct CommitWaiter {
@@ -154,6 +156,7 @@ impl Pg {
             moving: None,
             forced: PgState::default(),
             stale_bytes: 0,
+            listed_changes: 0,
         }
     }
 

@@ -326,8 +326,11 @@ impl Shard {
                 }
                 if let Some(after) = &snaps {
                     info.flags.set(ObjectFlags::SNAP_SET);
-                    let value = Bytes::from(after.set.to_vec(Features::ALL));
-                    changes.push(Change::SetAttr { object: object.id.clone(), name: SNAPS_ATTR, value });
+                    // Room for some clones: it grows once for many.
+                    let mut set = codec::Writer::with_capacity(Features::ALL, 384);
+                    after.set.encode(&mut set);
+                    let (object, value) = (object.id.clone(), set.into_bytes());
+                    changes.push(Change::SetAttr { object, name: SNAPS_ATTR, value });
                 }
                 let mut w = codec::Writer::with_capacity(Features::ALL, 384);
                 info.encode(&mut w);

@@ -22,7 +22,7 @@ use crate::control::MergeVersions;
 use crate::pg::log::{Duplicate, LogLimits, PgLog};
 use crate::pg::meta::{self, Complete};
 use crate::pg::role::{Replica, Role, Stage};
-use crate::pg::{Pg, PgPhase, log_records};
+use crate::pg::{Pg, PgPhase, log_records, snap_index};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use machine::Time;
@@ -335,6 +335,9 @@ fn join(
     pg.progress.last_backfill = Complete(last_backfill);
     (pg.progress.last_update, pg.progress.log_tail, pg.progress.log) = (version, version, pg.log.counts());
     (pg.durable, pg.committed) = (version, version);
+    // The source's index goes with its meta object.
+    pg.progress.is_indexed = false;
+    changes.push(snap_index::clear(&pg.meta));
     changes.extend(log_records::replace(&pg.log));
     changes.extend(meta::set_history(&pg.meta, &pg.history, &pg.progress));
     changes

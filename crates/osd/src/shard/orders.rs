@@ -9,7 +9,7 @@ use super::{Effect, Fx, Parked, Pending, Shard, ToControl};
 use crate::pace::Charge;
 use crate::pg::log_records;
 use crate::pg::meta::{self, Stored};
-use crate::pg::{Pg, PgPhase, low_bits};
+use crate::pg::{Pg, PgPhase, low_bits, snap_index};
 use crate::slab::Key;
 use machine::Time;
 use std::collections::VecDeque;
@@ -186,6 +186,7 @@ impl Shard {
         debug_assert!(view.epoch >= self.view.epoch, "maps come in order");
         let blocklist_changed =
             self.view.blocklist != view.blocklist || self.view.blocklist_ranges != view.blocklist_ranges;
+        let queues = self.view.changed_trim_queues(&view);
         self.view = view;
         for order in orders {
             self.obey(now, order, fx);
@@ -198,7 +199,7 @@ impl Shard {
         self.take_early(now, fx);
         self.release_waiting_for_map(now, fx);
         self.have_withheld_sent_again(fx);
-        self.look_for_trims();
+        self.look_for_trims(&queues);
         self.follow_sources(now, fx);
     }
 
@@ -345,9 +346,11 @@ impl Shard {
     fn divide(&mut self, key: Key, split_bits: u8, children: &[(SpgId, u8)], epoch: Epoch, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         pg.history.last_epoch_split = epoch;
+        // The next trim of each part completes its index.
+        pg.progress.is_indexed = false;
         let shares = children.len() as i64 + 1;
         let mut parts = vec![key];
-        let mut parent_changes = Vec::new();
+        let mut parent_changes = vec![snap_index::clear(&pg.meta)];
         for &(id, bits) in children {
             let seed = id.pg.seed;
             let belongs = |o: &HObject| o.hash & low_bits(bits) == seed;

@@ -209,10 +209,11 @@ pub(super) fn make_clone(
         ..info.clone()
     };
     info.flags.clear(ObjectFlags::SNAP_SET);
-    let value = info.to_vec(Features::ALL).into();
+    let mut value = codec::Writer::with_capacity(Features::ALL, 384);
+    info.encode(&mut value);
     let made = [
         Change::Clone { from: head.clone(), to: id.clone() },
-        Change::SetAttr { object: id.clone(), name: INFO_ATTR, value },
+        Change::SetAttr { object: id.clone(), name: INFO_ATTR, value: value.into_bytes() },
         Change::RemoveAttr { object: id.clone(), name: SNAPS_ATTR },
     ];
     changes.splice(0..0, made);

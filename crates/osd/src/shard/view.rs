@@ -87,6 +87,14 @@ impl ClusterView {
         ClusterView { store_since: 1, map: Arc::new(map), ..ClusterView::default() }
     }
 
+    /// Pools whose queue of removed snapshots differs in the next view.
+    pub(super) fn changed_trim_queues(&self, next: &ClusterView) -> Vec<PoolId> {
+        let none = IntervalSet::new();
+        let before = |pool: &PoolId| self.pools.get(pool).map_or(&none, |pool| &pool.snapshots.removed);
+        let is_changed = |(id, pool): &(&PoolId, &PoolView)| pool.snapshots.removed != *before(id);
+        next.pools.iter().filter(is_changed).map(|(id, _)| *id).collect()
+    }
+
     /// The map since which this OSD's store holds the PG ([`wire::types::PgCopyInfo::store_since`]).
     pub fn store_since_of(&self, pg: SpgId) -> Epoch {
         self.copy_starts.since(pg.pg, self.store_since)

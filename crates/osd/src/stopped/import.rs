@@ -18,7 +18,7 @@ use crate::control::history;
 use crate::control::intervals::{PgIntervals, Record, interval, is_new_interval};
 use crate::pg::log_records;
 use crate::pg::meta::{self, MetaError, Stored};
-use crate::pg::{low_bits, split_bits};
+use crate::pg::{low_bits, snap_index, split_bits};
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::sync::Arc;
@@ -98,14 +98,18 @@ pub struct MetaRecords {
 impl MetaRecords {
     /// From the answers to [`super::PgCopy::request`]. True: more of the log follows ([`MetaRecords::log_request`]).
     pub fn from_answers(answers: Vec<Answer>) -> Result<(MetaRecords, bool), String> {
-        match <[Answer; 3]>::try_from(answers) {
-            Ok(
-                [
-                    Answer::OmapHeader(header),
-                    Answer::OmapList { entries, .. },
-                    Answer::LogList { records, more },
-                ],
-            ) => Ok((MetaRecords { header, entries, log: records }, more)),
+        let (mut out, mut has_more, count) = (MetaRecords::default(), None, answers.len());
+        for answer in answers {
+            match answer {
+                Answer::OmapHeader(header) => out.header = header,
+                Answer::OmapGet(entries) | Answer::OmapList { entries, .. } => out.entries.extend(entries),
+                Answer::LogList { records, more } => (out.log, has_more) = (records, Some(more)),
+                _ => {}
+            }
+        }
+        out.entries.sort();
+        match has_more {
+            Some(more) if count == Stored::omap_queries().len() + 1 => Ok((out, more)),
             _ => Err("the store did not answer what was asked".into()),
         }
     }
@@ -261,7 +265,7 @@ impl Import {
         lost: Vec<(HObject, Eversion)>,
     ) -> Result<Vec<Transaction>, MetaError> {
         let MetaRecords { header, entries, log } = records;
-        let Stored { mut history, progress, log, damaged, missing, .. } =
+        let Stored { mut history, mut progress, log, damaged, missing, .. } =
             Stored::from_records(header, entries.clone(), log.clone())?;
         // A copy that is behind lacks a newer version than the one that could not be read.
         let need = |(object, read): (HObject, Eversion)| {
@@ -270,11 +274,14 @@ impl Import {
         };
         let lost: Vec<(HObject, Eversion)> = lost.into_iter().map(need).collect();
         history.imported = self.life;
+        // Exports have no snapshot index.
+        progress.is_indexed = false;
         let (meta, collection) = (ObjectId::pg_meta(self.pg), Collection::Pg(self.pg));
         let mut out = Vec::new();
         let (mut run, mut bytes) = (Vec::new(), 0);
         // The log's records, which an older program had there, follow.
-        for (key, value) in entries.iter().filter(|(key, _)| !meta::is_old_log_key(key)) {
+        let is_kept = |key: &[u8]| !meta::is_old_log_key(key) && !snap_index::is_entry(key);
+        for (key, value) in entries.iter().filter(|(key, _)| is_kept(key)) {
             bytes += key.len() + value.len();
             run.push((key.clone(), value.clone()));
             if bytes >= RECORDS_BYTES {

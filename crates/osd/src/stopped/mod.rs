@@ -93,7 +93,7 @@ impl PgCopy {
     /// whole log.
     pub fn request(pg: SpgId) -> ReadRequest {
         let log = Query::LogList { after: Eversion::ZERO, max: usize::MAX };
-        let queries = vec![Query::OmapHeader, Query::whole_omap(), log];
+        let queries = Stored::omap_queries().into_iter().chain([log]).collect();
         ReadRequest { collection: store::Collection::Pg(pg), object: ObjectId::pg_meta(pg), queries }
     }
 

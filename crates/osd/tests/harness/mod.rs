@@ -51,6 +51,8 @@ pub struct Host {
     polled: Vec<Completion>,
     /// Number of the cluster's merges that it was told.
     merges_told: usize,
+    /// Number of listings of objects that the shard has asked for.
+    pub listings: usize,
     pub next_tid: u64,
 }
 
@@ -168,6 +170,7 @@ impl Host {
             failed_reads: Vec::new(),
             polled: Vec::new(),
             merges_told: 0,
+            listings: 0,
             next_tid: 0,
         };
         host.step(Input::Wall { now: UTime { sec: 1000, nsec: 0 } });
@@ -182,6 +185,10 @@ impl Host {
         self.shard.step(self.now, input, &mut fx);
         self.shard.check();
         for effect in fx.drain() {
+            if let Effect::Read { request, .. } = &effect {
+                let is_list = |query: &&Query| matches!(query, Query::List { .. });
+                self.listings += request.queries.iter().filter(is_list).count();
+            }
             match effect {
                 Effect::Send { conn, message } => self.sent.push_back((conn, message)),
                 Effect::Submit { tag, transaction } => {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use codec::{Encode, Features, Rope};
 use osd::object::snapshots::without_clone;
 use osd::ops::{ATTR_PREFIX, INFO_ATTR, SNAPS_ATTR};
+use osd::pg::snap_index;
 use std::io::Write;
 use store::{Answer, Change, Collection, ObjectId, Query, ReadRequest, Transaction};
 use wire::types::{HObject, Name, SnapId, SnapSet, SpgId};
@@ -204,7 +205,13 @@ impl<'a> Object<'a> {
         let without = without_clone(&set, SnapId(clone))
             .with_context(|| format!("the object names no clone {clone}: `list-clones` shows them"))?;
         let (object, value) = (self.id.clone(), without.set.to_vec(Features::ALL).into());
-        self.apply(vec![Change::SetAttr { object, name: SNAPS_ATTR, value }])
+        let gone = set.clone_snaps.get(&SnapId(clone)).cloned().unwrap_or_default();
+        let mut changes = Vec::new();
+        if let Collection::Pg(pg) = self.collection {
+            changes.push(snap_index::remove(&ObjectId::pg_meta(pg), &object.object, gone));
+        }
+        changes.push(Change::SetAttr { object, name: SNAPS_ATTR, value });
+        self.apply(changes)
     }
 
     pub fn remove(&mut self) -> anyhow::Result<()> {

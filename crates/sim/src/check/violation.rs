@@ -40,6 +40,8 @@ pub enum Promise {
     StaysUp,
     /// In the quiet time the copies of a PG are equal.
     ReplicasEqual,
+    /// The snapshot index of each copy is complete, if it says so.
+    SnapshotsIndexed,
     /// Each snapshot keeps the contents of its objects, as long as it exists.
     SnapshotsKept,
     /// A scrub finds errors only after damage, and blames only damaged OSDs.

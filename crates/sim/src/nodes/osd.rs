@@ -682,6 +682,12 @@ impl Node for OsdNode {
         Some((self.config.osd, self.cores.iter_mut().enumerate().flat_map(of_core).collect()))
     }
 
+    fn index_gap(&mut self) -> Option<String> {
+        // The rule holds for a copy that does not count, too.
+        let words = self.cores.iter_mut().find_map(|core| osd_sight::index_gap(&mut core.store))?;
+        Some(format!("{}: {words}", self.config.osd))
+    }
+
     fn examine(&mut self) -> Result<(), String> {
         self.cores.iter_mut().flat_map(|core| core.store.disks()).try_for_each(Disk::examine)
     }

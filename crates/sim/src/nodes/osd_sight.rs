@@ -2,6 +2,7 @@
 
 use super::osd_store::OsdStore;
 use crate::check::copies::sight::{Look, PgRole, PgSight, Service};
+use crate::check::copies::snap_index::gap;
 use crate::check::copies::{Ack, Contents, ObjectContents, PgContents};
 use bytes::Bytes;
 use machine::Time;
@@ -10,13 +11,13 @@ use osd::node::Core;
 use osd::ops::INFO_ATTR;
 use osd::pg::log::LogLimits;
 use osd::pg::role::{Replica, Role};
-use osd::pg::{Pg, PgPhase};
+use osd::pg::{Pg, PgPhase, snap_index};
 use osd::shard::Moving;
 use placement::crush::ITEM_NONE;
 use std::collections::BTreeSet;
 use store::{Answer, Collection, ObjectId, Query, ReadRequest};
 use wire::messages::{Body, Message};
-use wire::types::{Eversion, HObject, InconsistentObject, ObjectInfo, OsdFlags, OsdId, SpgId};
+use wire::types::{Eversion, HObject, InconsistentObject, ObjectInfo, OsdFlags, OsdId, SnapId, SpgId};
 
 /// The PGs on one core. `now` judges leases.
 pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, limits: &LogLimits, look: Look) -> Vec<PgSight> {
@@ -132,6 +133,25 @@ fn pg_contents(store: &mut OsdStore, pg: SpgId) -> PgContents {
     let backend = Backend::of(pg);
     let objects = objects.iter();
     objects.map(|id| (id.clone(), object_contents(store, collection, backend, id))).collect()
+}
+
+/// The first gap in the snapshot index of a copy, in words.
+pub(super) fn index_gap(store: &mut OsdStore) -> Option<String> {
+    let pgs = store.placed().into_iter().filter_map(|(collection, _)| match collection {
+        Collection::Pg(pg) => Some(pg),
+        Collection::Meta => None,
+    });
+    pgs.collect::<Vec<_>>().into_iter().find_map(|pg| {
+        let queries = vec![Query::OmapHeader, snap_index::query(SnapId(0), None, usize::MAX)];
+        let request = ReadRequest { collection: Collection::Pg(pg), object: ObjectId::pg_meta(pg), queries };
+        let answers = store.read_now(request).ok()?;
+        let [Answer::OmapHeader(header), Answer::OmapList { entries, .. }] = &answers[..] else {
+            return None;
+        };
+        let keys: Vec<Bytes> = entries.iter().map(|(key, _)| key.clone()).collect();
+        let words = gap(header, &keys, &pg_contents(store, pg))?;
+        Some(format!("the index of PG {} {words}", pg.pg))
+    })
 }
 
 fn object_contents(

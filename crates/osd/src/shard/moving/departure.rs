@@ -508,6 +508,8 @@ impl Shard {
         let mut pg = std::mem::replace(pg, stub);
         debug_assert!(pg.unsaved == 0, "{id} is drained");
         pg.moving = None;
+        // The index stays with the old core's copy of the records.
+        pg.progress.is_indexed = false;
         self.departing = None;
         self.strays.values_mut().for_each(|keys| {
             keys.remove(&key);

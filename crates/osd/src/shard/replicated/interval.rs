@@ -108,6 +108,7 @@ impl Shard {
         // A copy without the PG's objects proves no creation.
         pg.history.created = if is_birth { created } else { 0 };
         pg.progress.last_backfill = Complete(if is_birth { HObject::max() } else { HObject::min() });
+        pg.progress.is_indexed = true;
         let mut changes =
             vec![Change::CreateCollection { split_bits }, Change::Touch { object: pg.meta.clone() }];
         changes.extend(meta::set_history(&pg.meta, &pg.history, &pg.progress));

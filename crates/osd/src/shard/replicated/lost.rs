@@ -3,7 +3,8 @@
 //! No reachable OSD has the version of an unfound object that the log names. Requests on it wait. The operator may give that
 //! version up when every OSD that may have it has reported, or was declared lost after it went down:
 //!
-//! - `delete` removes the object.
+//! - `delete` removes the object. A clone also leaves its head's list of clones: first in an entry of the head, so that a list
+//!   never names a clone that was given up.
 //! - `revert` returns it to the newest older version that a member has. If no member has one, it removes the object.
 //!
 //! Objects are marked one after another. For a revert the primary asks each member for the version of its copy, with a listing
@@ -19,11 +20,14 @@
 use super::super::{Effect, Fx, InquiryAnswer, Pending, PgAnswer, Shard, ToControl};
 use super::peering::removal;
 use super::repair::{InfoRead, InfoUse};
+use super::trimming::shorten_list;
 use crate::object::ObjectState;
-use crate::ops::INFO_ATTR;
+use crate::object::snapshots::{Trimmed, without_clone};
+use crate::ops::{INFO_ATTR, SNAPS_ATTR};
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::pg::role::{LostMarking, LostMode, LostObject, Recovering, Role, Stage};
 use crate::pg::{Pg, meta};
+use crate::shard::turn::known;
 use crate::slab::Key;
 use codec::{Encode, Features};
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,21 +181,26 @@ impl Shard {
         if marking.is_none() || !self.wake_log(key, fx) {
             return;
         }
+        let (mut waiting, mut has_more) = (BTreeSet::new(), true);
         for _ in 0..MARKED_MAX {
             let pg = &mut self.pgs[key];
             let Role::Primary(primary) = &mut pg.role else { return };
-            let Some(marking) = primary.marking.as_mut().filter(|marking| marking.current.is_none()) else {
-                return;
-            };
+            let is_free = |marking: &&mut LostMarking| marking.current.is_none() && marking.clone.is_none();
+            has_more = false;
+            let Some(marking) = primary.marking.as_mut().filter(is_free) else { break };
             if marking.appended >= MARKED_MAX {
                 marking.appended = 0;
                 marking.awaited = pg.progress.last_update;
             }
             if pg.committed < marking.awaited {
-                return;
+                break;
             }
-            let Some(object) = marking.rest.pop_first() else {
-                return self.end_marking(key, fx);
+            // A head before its clones: they leave the list that it then has.
+            let Some(object) = marking.rest.pop_last() else {
+                match waiting.is_empty() {
+                    true => return self.end_marking(key, fx),
+                    false => break,
+                }
             };
             if !primary.recovery.unfound.contains(&object) {
                 continue;
@@ -202,12 +211,105 @@ impl Shard {
                 primary.recovery.queue.insert(object);
                 continue;
             }
-            match marking.mode {
-                LostMode::Delete => self.delete_lost(key, &object, fx),
-                LostMode::Revert => self.ask_for_versions(key, object, fx),
+            let mode = marking.mode;
+            match (pg.may_leave_list(&object), mode) {
+                (ListAccess::Later, _) => drop(waiting.insert(object)),
+                // The head is unfound, and so is its list. The operator gives the clone up after it.
+                (ListAccess::Never, _) => {}
+                (ListAccess::Now, LostMode::Delete) => self.remove_lost(key, object, fx),
+                (ListAccess::Now, LostMode::Revert) => self.ask_for_versions(key, object, fx),
             }
+            has_more = true;
         }
-        self.due.insert(key);
+        if has_more || !waiting.is_empty() {
+            self.due.insert(key);
+        }
+        self.wait_for_heads(key, waiting, fx);
+    }
+
+    /// Clones wait until their heads may be written.
+    fn wait_for_heads(&mut self, key: Key, clones: BTreeSet<HObject>, fx: &mut Fx) {
+        for clone in clones {
+            let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+            let Some(marking) = &mut primary.marking else { return };
+            let head = clone.head();
+            marking.rest.insert(clone);
+            self.want_recovered(key, &head, fx);
+        }
+    }
+
+    /// Removes an unfound object. A clone leaves the list of its head first, which is read for that.
+    fn remove_lost(&mut self, key: Key, object: HObject, fx: &mut Fx) {
+        if object.snap >= SnapId::HEAD {
+            return self.delete_lost(key, &object, fx);
+        }
+        let budget = self.config.object_cache_bytes;
+        let pg = &mut self.pgs[key];
+        let (name, collection, interval) = (object.head(), pg.collection, pg.interval.since);
+        let head = pg.objects.open(&name, budget);
+        pg.objects[head].block = pg.block_now(&name);
+        pg.objects[head].begin_exclusive();
+        if let Role::Primary(primary) = &mut pg.role
+            && let Some(marking) = &mut primary.marking
+        {
+            marking.clone = Some(object.clone());
+        }
+        let queries = vec![Query::Attr { name: INFO_ATTR }, Query::Attr { name: SNAPS_ATTR }];
+        let request = ReadRequest { collection, object: name.into(), queries };
+        let read = InfoRead { pg: key, interval, object, used_for: InfoUse::LostClone { head } };
+        let tag = self.pending.insert(Pending::InfoRead(Box::new(read)));
+        self.read(tag, request, fx);
+    }
+
+    /// The head of a clone that is being given up. Its list may have no such clone, if that was given up by half before.
+    pub(super) fn on_head_read(
+        &mut self,
+        key: Key,
+        clone: HObject,
+        head: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
+        let (own, now) = (self.config.osd.0, self.step_time);
+        let pg = &mut self.pgs[key];
+        pg.objects[head].end_exclusive();
+        self.pass_turn(key, head);
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(marking) = &mut primary.marking else { return };
+        marking.clone = None;
+        let of_head = match answers {
+            Ok(mut answers) => known(&mut answers, true).map_err(|_| Unreadable),
+            Err(ReadError::NoObject) => Ok(None),
+            Err(_) => Err(Unreadable),
+        };
+        match of_head {
+            // A copy of it was found meanwhile.
+            _ if !primary.recovery.unfound.contains(&clone) => {}
+            Err(Unreadable) => marking.unreadable.entry(own).or_insert_with(|| (clone, 0)).1 += 1,
+            Ok(Some((info, Some(set)))) => {
+                if pg.objects[head].state == ObjectState::Unknown {
+                    self.learn(now, key, head, info);
+                    self.pgs[key].objects[head].snaps = Some(set.clone());
+                }
+                if let Some(without) = without_clone(&set, clone.snap) {
+                    self.shorten_list_of_lost(key, head, without, fx);
+                }
+                self.delete_lost(key, &clone, fx);
+            }
+            Ok(_) => self.delete_lost(key, &clone, fx),
+        }
+        self.go_on_marking(key, fx);
+    }
+
+    fn shorten_list_of_lost(&mut self, key: Key, head: Key, without: Trimmed, fx: &mut Fx) {
+        let (epoch, osd) = (self.view.epoch, self.config.osd);
+        let pg = &mut self.pgs[key];
+        let version = pg.next_version(epoch);
+        let mut changes = Vec::new();
+        if let Some(entry) = shorten_list(pg, head, without, osd, version, &mut changes) {
+            self.submit_entry(key, None, entry, changes, fx);
+        }
     }
 
     /// Entries of the marking are durable on every member: the next piece may begin.
@@ -312,7 +414,8 @@ impl Shard {
     /// When all have answered, the object returns to the newest older version.
     fn choose_version(&mut self, key: Key, fx: &mut Fx) {
         let own = self.config.osd.0;
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
         let Some(marking) = &mut primary.marking else { return };
         let Some(current) = marking.current.take_if(|current| current.awaiting.is_empty()) else { return };
         // An OSD with the object came back meanwhile: it is found, and must not be given up.
@@ -331,7 +434,12 @@ impl Shard {
         let older = current.versions.iter().filter(is_older);
         let newest = older.max_by_key(|(osd, version)| (**version, **osd == own));
         match (newest, &current.info) {
-            (None, _) => self.delete_lost(key, &current.object, fx),
+            (None, _) if pg.may_leave_list(&current.object) != ListAccess::Now => {
+                self.wait_for_heads(key, BTreeSet::from([current.object]), fx);
+                self.due.insert(key);
+                return;
+            }
+            (None, _) => self.remove_lost(key, current.object.clone(), fx),
             (Some((osd, _)), Some(info)) if *osd == own => {
                 self.revert_lost(key, &current.object, info.clone(), fx);
             }
@@ -487,7 +595,39 @@ impl Shard {
     }
 }
 
+/// When a clone may leave its head's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListAccess {
+    Now,
+    /// A request, a scrub or recovery has the head.
+    Later,
+    /// Nobody has the head.
+    Never,
+}
+
 impl Pg {
+    /// When the object may leave the list that names it. Heads are in none.
+    fn may_leave_list(&self, object: &HObject) -> ListAccess {
+        let Some(primary) = self.role.primary().filter(|_| object.snap < SnapId::HEAD) else {
+            return ListAccess::Now;
+        };
+        let (head, recovery) = (object.head(), &primary.recovery);
+        if recovery.unfound.contains(&head) {
+            return ListAccess::Never;
+        }
+        let of_object = |objects: &BTreeSet<HObject>| objects.range(head.with_clones()).next().is_some();
+        let is_missing = |osd: &i32| primary.peers[osd].missing.contains(&head);
+        let is_busy = self.missing.contains(&head)
+            || primary.members.iter().any(is_missing)
+            || recovery.active.range(head.with_clones()).next().is_some()
+            || of_object(&recovery.in_use)
+            || of_object(&recovery.repairing)
+            || primary.scrub.as_ref().is_some_and(|scrub| scrub.holds(&head))
+            || primary.backfill.as_ref().is_some_and(|backfill| backfill.holds(&head))
+            || self.objects.find(&head).is_some_and(|context| !self.objects[context].is_free());
+        if is_busy { ListAccess::Later } else { ListAccess::Now }
+    }
+
     /// The version of an unfound object that the log names.
     fn lost_version(&self, object: &HObject) -> Eversion {
         let of_peers = self.role.primary().into_iter().flat_map(|primary| {

@@ -396,13 +396,14 @@ impl Shard {
             return;
         }
         primary.members.retain(|member| *member != osd);
-        let is_target = primary.backfill.take_if(|backfill| backfill.target == osd).is_some();
+        let is_target = primary.backfill.as_ref().is_some_and(|backfill| backfill.target == osd);
         let pushed = primary.recovery.active.iter().filter(|(_, r)| r.pushing_to.contains(&osd));
         let pushed: Vec<HObject> = pushed.map(|(object, _)| object.clone()).collect();
         pg.transfers.outgoing.retain(|(to, _), _| *to != osd);
         if is_target {
-            self.end_places(key, fx);
+            self.abandon_window(key);
         }
+        self.release_places_with(key, osd, fx);
         for object in pushed {
             self.on_push_failed(key, osd, &object, true, fx);
         }

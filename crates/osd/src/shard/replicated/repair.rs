@@ -46,6 +46,10 @@ pub(super) enum InfoUse {
     },
     /// The object is being given up.
     Revert,
+    /// The object is a clone that is being given up, and the info is that of its head, with the list of clones.
+    LostClone {
+        head: Key,
+    },
 }
 
 impl Shard {
@@ -129,6 +133,12 @@ impl Shard {
     ) {
         let Some(Pending::InfoRead(read)) = self.pending.remove(tag) else { return };
         let InfoRead { pg: key, interval, object, used_for } = *read;
+        if let InfoUse::LostClone { head } = used_for {
+            if self.pgs.get(key).is_some_and(|pg| pg.interval.since == interval) {
+                self.on_head_read(key, object, head, answers, fx);
+            }
+            return;
+        }
         let info = info_in(answers);
         if let InfoUse::List { id, at } = used_for {
             return self.on_listed_info(id, at, info.ok().flatten(), fx);

@@ -261,11 +261,25 @@ impl Shard {
 
     /// The PG needs its places no more, or cannot go on: others may.
     pub(super) fn release_places(&mut self, key: Key, fx: &mut Fx) {
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
-        let Some(mut reservation) = primary.reservation.take() else { return };
+        if let Some(mut reservation) = self.end_reservation(key) {
+            self.release_on(key, reservation.take_asked(0), fx);
+        }
+    }
+
+    /// Ends the PG's reservation together with its local place: neither is there without the other.
+    fn end_reservation(&mut self, key: Key) -> Option<Reservation> {
+        let reservation = self.pgs[key].role.primary_mut()?.reservation.take()?;
         self.reservations.local.leave(key);
         self.settle_local();
-        self.release_on(key, reservation.take_asked(0), fx);
+        Some(reservation)
+    }
+
+    /// A target has left the members, so it answers no request for a place: the PG's next work reserves anew.
+    pub(super) fn release_places_with(&mut self, key: Key, target: i32, fx: &mut Fx) {
+        let reservation = self.pgs[key].role.primary().and_then(|primary| primary.reservation.as_ref());
+        if reservation.is_some_and(|reservation| reservation.targets.contains(&target)) {
+            self.release_places(key, fx);
+        }
     }
 
     fn release_on(&self, key: Key, (attempt, targets): (u64, Vec<i32>), fx: &mut Fx) {
@@ -487,8 +501,7 @@ impl Shard {
 
     /// The role of this OSD in the PG ends: so do its places.
     pub(super) fn end_places(&mut self, key: Key, fx: &mut Fx) {
-        self.reservations.local.leave(key);
-        self.settle_local();
+        self.end_reservation(key);
         if self.reservations.requests.contains_key(&key) {
             self.forget_lent(key, fx);
         }

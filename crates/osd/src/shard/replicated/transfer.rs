@@ -15,7 +15,8 @@ use crate::errno::Errno;
 use crate::ops::INFO_ATTR;
 use crate::pace::{Class, STEP_LEAST};
 use crate::pg::role::{Incoming, Outgoing, Recovering, Replica, Role};
-use crate::pg::{Pg, meta};
+use crate::pg::{Pg, meta, snap_index};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use codec::{Encode, Features, Rope};
 use machine::Time;
@@ -262,6 +263,10 @@ impl Shard {
         let info = changes.extract_if(.., |change| is_info(change)).last().or(earlier);
         if is_last {
             changes.extend(info.clone());
+        }
+        pg.listed_changes += 1;
+        if !planted::has(PlantedBug::TransferNotIndexed) {
+            changes.extend(snap_index::of_transfer(&pg.meta, &changes));
         }
         let mut transaction = Transaction { collection: pg.collection, changes };
         let incoming = Incoming { info, submitted: step + 1, is_complete: is_last, moved, ..incoming };

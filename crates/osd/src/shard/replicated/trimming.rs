@@ -1,40 +1,44 @@
 //! Trimming: the clones of removed snapshots go, a bounded step at a time.
 //!
-//! The map's queue names the removed snapshots of a pool. The primary of a clean PG walks over its objects in the order of their
-//! listing, a page at a time, and takes all removed snapshots of the walk out of each object that has clones. An object's step removes
-//! at most one clone: one write, with the clone's entry and the head's, that every member applies as any other. The next step waits
-//! until that write is durable on all members. After the walk the PG has purged these snapshots, and its reports say so.
+//! The map's queue names the removed snapshots of a pool. The primary of a clean PG walks over the heads that its [snapshot
+//! index](crate::pg::snap_index) has for them, a page at a time, and takes all removed snapshots of the walk out of each. A head's
+//! step removes at most one clone: one write, with the clone's entry and the head's, that every member applies as any other. The next
+//! step waits until that write is durable on all members. After the walk the PG has purged these snapshots, and its reports say so.
+//!
+//! While the index of the primary's copy is incomplete, the walk is over all objects, and completes the index on its way: of a PG
+//! that an older program wrote, that was split or merged, moved to another core or imported.
 //!
 //! The walk and its result are the primary's and end with the interval: another primary walks again over what is not yet off the
-//! queue. Rejected: Ceph's index of clones by snapshot (`SnapMapper`). It saves the walk, but each copy must keep it right through
-//! recovery, backfill, splits and moves; the snapshot sets say the same.
+//! queue.
 //!
 //! A core has [`TRIMS_MAX`] walks at once; other PGs wait in the order in which they came (`snaptrim_wait`).
 
 use super::super::watches::Timer;
 use super::super::{Fx, Pending, Shard};
 use crate::object::ObjectState;
-use crate::object::snapshots::trim;
+use crate::object::snapshots::{Trimmed, trim};
 use crate::ops::{INFO_ATTR, SNAPS_ATTR, object_info};
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::pg::role::{Primary, Role, Stage};
-use crate::pg::{Pg, PgPhase};
+use crate::pg::{Pg, PgPhase, meta, snap_index};
 use crate::shard::snapshots::clone_of;
 use crate::shard::turn::known;
 use crate::slab::Key;
 use bytes::Bytes;
 use codec::{Encode, Features};
 use machine::Time;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use store::{Answer, Change, ObjectId, Query, ReadError, ReadRequest};
+use store::{Answer, Change, ObjectId, Query, ReadError, ReadRequest, Transaction};
 use wire::types::osd_map::MapFlags;
-use wire::types::{Epoch, Eversion, HObject, IntervalSet, ObjectFlags, PgState, SnapId};
+use wire::types::{Epoch, Eversion, HObject, IntervalSet, ObjectFlags, OsdId, PgState, PoolId, SnapId};
 
 /// Walks of one core at once (`osd_max_trimming_pgs`).
 const TRIMS_MAX: usize = 2;
 /// Objects of one page of a walk.
 const PAGE: usize = 128;
+/// Bytes of changes of the index in one transaction.
+const MENDED_BYTES: u64 = 128 << 10;
 /// Pause between two steps of a walk.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
 /// Pause before a step that something else holds up is tried again.
@@ -84,14 +88,34 @@ struct Walk {
     /// The snapshots that go.
     snaps: IntervalSet,
     /// Where the listing goes on. `None`: it is complete.
-    cursor: Option<HObject>,
+    cursor: Option<Cursor>,
+    /// The index was incomplete when the walk began.
+    completes_index: bool,
     /// Heads of listed clones.
-    heads: VecDeque<HObject>,
+    heads: VecDeque<Found>,
+    /// The head that is looked at now.
+    current: Option<Found>,
+    /// Changes of the index that no write of the walk has made.
+    mended: Vec<Change>,
     /// A read is under way.
     is_reading: bool,
     /// The newest write of the walk.
     written: Eversion,
     has_failed: bool,
+}
+
+enum Cursor {
+    /// The next object. The index is incomplete.
+    Objects(HObject),
+    /// The next entries of the index: from this snapshot on, after this key.
+    Index(SnapId, Option<Bytes>),
+}
+
+/// A head that the walk has found.
+struct Found {
+    head: HObject,
+    /// Of a head that the index names: the snapshots. Those that its list does not name are strays.
+    listed: BTreeSet<SnapId>,
 }
 
 /// What a read of a trim belongs to.
@@ -103,7 +127,8 @@ pub(in crate::shard) struct TrimStep {
 }
 
 enum TrimRead {
-    Listing,
+    Objects,
+    Index,
     /// The head's info and snapshot set.
     Head(Key),
     /// The info of the clone that is to go.
@@ -111,13 +136,25 @@ enum TrimRead {
 }
 
 impl Shard {
-    /// After a map: PGs of pools with removed snapshots have work.
-    pub(in crate::shard) fn look_for_trims(&mut self) {
-        if self.view.pools.values().all(|pool| pool.snapshots.removed.is_empty()) {
+    /// After a map that changed the queues of these pools. Other PGs have the work that they had.
+    pub(in crate::shard) fn look_for_trims(&mut self, pools: &[PoolId]) {
+        if pools.is_empty() {
             return;
         }
-        let keys: Vec<Key> = self.pgs.iter().map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.arm_trim(key, STEP_PAUSE));
+        let is_concerned = |(_, pg): &(Key, &Pg)| pools.contains(&pg.id.pg.pool);
+        let keys: Vec<Key> = self.pgs.iter().filter(is_concerned).map(|(key, _)| key).collect();
+        for key in keys {
+            self.forget_purged(key);
+            self.arm_trim(key, STEP_PAUSE);
+        }
+    }
+
+    /// Snapshots that are off the queue are purged by all PGs. One that is queued again is trimmed again.
+    fn forget_purged(&mut self, key: Key) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let removed = self.view.pools.get(&pg.id.pg.pool).map(|pool| pool.snapshots.removed.clone());
+        primary.trims.purged = primary.trims.purged.intersection(&removed.unwrap_or_default());
     }
 
     pub(in crate::shard) fn arm_trim(&mut self, key: Key, pause: Duration) {
@@ -222,9 +259,6 @@ impl Shard {
         let Some(pg) = self.pgs.get_mut(key) else { return };
         let Role::Primary(primary) = &mut pg.role else { return };
         primary.trims.is_armed = false;
-        // Snapshots that are off the queue are purged by all PGs.
-        let removed = self.view.pools.get(&pg.id.pg.pool).map(|pool| pool.snapshots.removed.clone());
-        primary.trims.purged = primary.trims.purged.intersection(&removed.unwrap_or_default());
         if primary.trims.walk.as_ref().is_some_and(|walk| walk.is_reading) {
             return;
         }
@@ -250,32 +284,46 @@ impl Shard {
         if committed < walk.written {
             return self.arm_trim(key, STEP_PAUSE);
         }
-        if let Some(head) = walk.heads.pop_front() {
+        if let Some(found) = walk.heads.pop_front() {
+            let head = found.head.clone();
+            walk.current = Some(found);
             return self.trim_object(key, head, fx);
         }
-        let Some(begin) = walk.cursor.take() else { return self.finish_walk(key) };
-        walk.is_reading = true;
-        let queries = vec![Query::List { end: ObjectId::from(end), max: PAGE }];
-        self.read_for_trim(
-            key,
-            TrimRead::Listing,
-            ReadRequest { collection, object: begin.into(), queries },
-            fx,
-        );
+        let next = walk.cursor.take();
+        walk.is_reading = next.is_some();
+        self.save_mended(key, fx);
+        let meta = self.pgs[key].meta.clone();
+        let (of, object, query) = match next {
+            None => return self.finish_walk(key, fx),
+            Some(Cursor::Objects(begin)) => {
+                (TrimRead::Objects, begin.into(), Query::List { end: ObjectId::from(end), max: PAGE })
+            }
+            Some(Cursor::Index(from, after)) => (TrimRead::Index, meta, snap_index::query(from, after, PAGE)),
+        };
+        self.read_for_trim(key, of, ReadRequest { collection, object, queries: vec![query] }, fx);
     }
 
     fn begin_walk(&mut self, key: Key) {
-        let (snaps, cursor) = (self.untrimmed(&self.pgs[key]), self.pgs[key].start());
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
-        if primary.trims.is_walking() {
+        if self.walk(key).is_some() {
             return;
         }
+        let (pg, snaps) = (&self.pgs[key], self.untrimmed(&self.pgs[key]));
+        let first = snaps.iter().next().map_or(0, |(start, _)| start);
+        let completes_index = !pg.progress.is_indexed;
+        let cursor = match completes_index {
+            true => Cursor::Objects(pg.start()),
+            false => Cursor::Index(SnapId(first), None),
+        };
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
         primary.trims.walks += 1;
         primary.trims.walk = Some(Walk {
             id: primary.trims.walks,
             snaps,
             cursor: Some(cursor),
+            completes_index,
             heads: VecDeque::new(),
+            current: None,
+            mended: Vec::new(),
             is_reading: false,
             written: Eversion::ZERO,
             has_failed: false,
@@ -296,12 +344,18 @@ impl Shard {
         self.leave_trim_place(key);
     }
 
-    fn finish_walk(&mut self, key: Key) {
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+    fn finish_walk(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
         let Some(walk) = primary.trims.walk.take() else { return };
+        let completes_index = walk.completes_index && !walk.has_failed;
+        pg.progress.is_indexed |= completes_index;
         primary.trims.has_failed = walk.has_failed;
         if !walk.has_failed {
             walk.snaps.iter().for_each(|(start, len)| primary.trims.purged.insert(start, len));
+        }
+        if completes_index {
+            self.save_history(key, fx);
         }
         self.leave_trim_place(key);
         self.arm_trim(key, if walk.has_failed { ERROR_PAUSE } else { STEP_PAUSE });
@@ -332,12 +386,13 @@ impl Shard {
         let is_current = walk.map(|walk| walk.is_reading = false).is_some();
         match of {
             // The walk was given up meanwhile.
-            TrimRead::Listing if !is_current => {}
+            TrimRead::Objects | TrimRead::Index if !is_current => {}
             TrimRead::Head(object) | TrimRead::Clone(object, _) if !is_current => {
                 self.pgs[key].objects[object].end_exclusive();
                 self.pass_turn(key, object);
             }
-            TrimRead::Listing => self.on_clones_listed(key, answers),
+            TrimRead::Objects => self.on_clones_listed(key, answers),
+            TrimRead::Index => self.on_index_listed(key, answers, fx),
             TrimRead::Head(object) => {
                 self.pgs[key].objects[object].end_exclusive();
                 self.on_trimmed_head_read(now, key, object, answers, fx);
@@ -377,13 +432,50 @@ impl Shard {
             walk.has_failed = true;
             return;
         };
-        walk.cursor = next.map(|id| id.object);
+        walk.cursor = next.map(|id| Cursor::Objects(id.object));
         for id in objects.into_iter().filter(|id| id.object.snap < SnapId::HEAD) {
-            let is_known = walk.heads.back().is_some_and(|head| head.is_same_but_snap(&id.object));
+            let is_known = walk.heads.back().is_some_and(|found| found.head.is_same_but_snap(&id.object));
             if !is_known {
-                walk.heads.push_back(id.object.head());
+                walk.heads.push_back(Found { head: id.object.head(), listed: BTreeSet::new() });
             }
         }
+    }
+
+    fn on_index_listed(&mut self, key: Key, answers: Result<Vec<Answer>, ReadError>, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(walk) = &mut primary.trims.walk else { return };
+        let Ok(Some(Answer::OmapList { entries, more })) = answers.map(|mut answers| answers.pop()) else {
+            walk.has_failed = true;
+            return;
+        };
+        let mut found: BTreeMap<HObject, BTreeSet<SnapId>> = BTreeMap::new();
+        let mut next = None;
+        for (entry, _) in entries {
+            let Some((snap, head)) = snap_index::decode(&entry).ok() else {
+                walk.has_failed = true;
+                return self.discard_index(key, fx);
+            };
+            if !walk.snaps.contains(snap.0) {
+                let later = walk.snaps.iter().map(|(start, _)| start).find(|start| *start > snap.0);
+                next = later.map(|start| Cursor::Index(SnapId(start), None));
+                break;
+            }
+            found.entry(head).or_default().insert(snap);
+            next = more.then(|| Cursor::Index(snap, Some(entry)));
+        }
+        walk.cursor = next;
+        walk.heads.extend(found.into_iter().map(|(head, listed)| Found { head, listed }));
+    }
+
+    /// The index has a key that is no entry. The next walk makes another index.
+    fn discard_index(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        pg.progress.is_indexed = false;
+        let mut changes = vec![snap_index::clear(&pg.meta)];
+        changes.extend(meta::set_history(&pg.meta, &pg.history, &pg.progress));
+        let transaction = Transaction { collection: pg.collection, changes };
+        self.submit(Pending::Records(key), transaction, fx);
     }
 
     /// The next object of the walk. One that requests use is tried again later.
@@ -396,7 +488,7 @@ impl Shard {
         let context = &mut pg.objects[object];
         if !context.may_write() {
             if let Some(walk) = self.walk(key) {
-                walk.heads.push_back(head);
+                walk.heads.extend(walk.current.take());
             }
             return self.arm_trim(key, BUSY_PAUSE);
         }
@@ -436,7 +528,10 @@ impl Shard {
                 self.pgs[key].objects[object].snaps = snaps;
                 self.begin_trim(key, object, fx);
             }
-            Ok(None) => self.pgs[key].objects[object].state = ObjectState::Absent,
+            Ok(None) => {
+                self.pgs[key].objects[object].state = ObjectState::Absent;
+                self.finish_head(key, object, fx);
+            }
             Err(_) => self.note_trim_failure(key),
         }
     }
@@ -448,7 +543,9 @@ impl Shard {
         let Role::Primary(primary) = &pg.role else { return };
         let Some(walk) = &primary.trims.walk else { return };
         let context = &mut pg.objects[object];
-        let Some(trimmed) = context.snaps.as_ref().and_then(|set| trim(set, &walk.snaps, 1)) else { return };
+        let Some(trimmed) = context.snaps.as_ref().and_then(|set| trim(set, &walk.snaps, 1)) else {
+            return self.finish_head(key, object, fx);
+        };
         let Some(&clone) = trimmed.clones.first() else { return self.write_trim(key, object, None, fx) };
         if !context.may_write() {
             return self.note_trim_failure(key);
@@ -460,7 +557,36 @@ impl Shard {
         self.read_for_trim(key, TrimRead::Clone(object, clone), request, fx);
     }
 
-    /// `clone`: the clone that goes, its version (zero for one that is not there), and whether it has an omap.
+    /// The head names no snapshot of the walk. Its entries of them are strays, and an incomplete index gets those of its others.
+    fn finish_head(&mut self, key: Key, object: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let context = &pg.objects[object];
+        let set = context.snaps.as_deref().filter(|_| context.state.info().is_some());
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(walk) = &mut primary.trims.walk else { return };
+        let Some(Found { head, listed }) = walk.current.take() else { return };
+        if !listed.is_empty() {
+            walk.mended.push(snap_index::remove(&pg.meta, &head, listed));
+        }
+        let named = set.into_iter().flat_map(snap_index::snaps_of).collect::<Vec<_>>();
+        if walk.completes_index && !named.is_empty() {
+            walk.mended.push(snap_index::add(&pg.meta, &head, named));
+        }
+        if walk.mended.iter().map(Change::metadata).sum::<u64>() >= MENDED_BYTES {
+            self.save_mended(key, fx);
+        }
+    }
+
+    /// Durable before the index counts as complete, and before a snapshot counts as purged.
+    fn save_mended(&mut self, key: Key, fx: &mut Fx) {
+        let collection = self.pgs[key].collection;
+        let Some(walk) = self.walk(key).filter(|walk| !walk.mended.is_empty()) else { return };
+        let changes = std::mem::take(&mut walk.mended);
+        self.submit(Pending::Records(key), Transaction { collection, changes }, fx);
+    }
+
+    /// `clone`: the clone that goes, its version, and whether it has an omap. A clone of version zero is not there: it was given
+    /// up, and not counted since.
     fn write_trim(&mut self, key: Key, object: Key, clone: Option<(SnapId, Eversion, bool)>, fx: &mut Fx) {
         if !self.may_trim(key) {
             return;
@@ -471,15 +597,17 @@ impl Shard {
         let Role::Primary(primary) = &mut pg.role else { return };
         let Some(walk) = &mut primary.trims.walk else { return };
         let context = &mut pg.objects[object];
-        let head = context.id.object.clone();
         let max = usize::from(clone.is_some());
         let Some(trimmed) = context.snaps.as_ref().and_then(|set| trim(set, &walk.snaps, max)) else {
             return;
         };
         if trimmed.clones.first().copied() != clone.map(|(clone, ..)| clone) {
-            return walk.heads.push_front(head);
+            return walk.current.take().into_iter().for_each(|found| walk.heads.push_front(found));
         }
-        let ObjectState::Present(info) = &mut context.state else { return };
+        if context.state.info().is_none() {
+            return;
+        }
+        let is_there = clone.is_some_and(|(_, had, _)| had != Eversion::ZERO);
         let (mut earlier, mut changes) = (Vec::new(), Vec::new());
         let mut removed = None;
         if let Some((clone, had, has_omap)) = clone {
@@ -490,36 +618,57 @@ impl Shard {
             version.version += 1;
             removed = Some(id.object);
         }
-        let stats = &mut pg.progress.stats;
-        stats.objects -= i64::from(clone.is_some());
-        pg.progress.snap_counts.clones -= i64::from(clone.is_some());
-        stats.bytes += trimmed.bytes;
-        let prior = info.version;
-        let is_whiteout = info.flags.contains(ObjectFlags::WHITEOUT);
-        let kind = if is_whiteout && trimmed.set.clones.is_empty() {
-            // No clone needs the deleted head any more.
-            stats.objects -= 1;
-            pg.progress.snap_counts.whiteouts -= 1;
-            changes.extend(super::peering::removal(head.clone()));
-            (context.state, context.snaps) = (ObjectState::Absent, None);
-            EntryKind::Delete
-        } else {
-            (info.prior_version, info.version) = (prior, version);
-            for (name, value) in
-                [(SNAPS_ATTR, trimmed.set.to_vec(Features::ALL)), (INFO_ATTR, info.to_vec(Features::ALL))]
-            {
-                changes.push(Change::SetAttr { object: context.id.clone(), name, value: Bytes::from(value) });
-            }
-            context.snaps = Some(Box::new(trimmed.set));
-            EntryKind::Modify
-        };
         walk.written = version;
-        walk.heads.push_front(head.clone());
-        for object in removed.iter().chain([&head]) {
-            crate::shard::damage::changed(pg, object, u64::MAX, &mut changes);
+        pg.progress.stats.objects -= i64::from(is_there);
+        pg.progress.snap_counts.clones -= i64::from(is_there);
+        if let Some(removed) = &removed {
+            crate::shard::damage::changed(pg, removed, u64::MAX, &mut changes);
         }
-        let user_version = pg.objects[object].state.info().map_or(0, |info| info.user_version);
-        let entry = LogEntry::of_osd(osd, kind, head, version, prior, user_version);
+        let Some(entry) = shorten_list(pg, object, trimmed, osd, version, &mut changes) else { return };
+        if let Some(walk) = self.walk(key)
+            && let Some(mut found) = walk.current.take()
+        {
+            found.listed.retain(|snap| !entry.snaps.contains(snap));
+            walk.heads.push_front(found);
+        }
         self.submit_entries(key, None, earlier, entry, changes, fx);
     }
+}
+
+/// Gives a head, whose state is known, a shorter list of clones, and the PG the bytes that become free. A deleted head goes with
+/// its last clone. Returns the head's entry.
+pub(super) fn shorten_list(
+    pg: &mut Pg,
+    object: Key,
+    after: Trimmed,
+    osd: OsdId,
+    version: Eversion,
+    changes: &mut Vec<Change>,
+) -> Option<LogEntry> {
+    let context = &mut pg.objects[object];
+    let (id, head) = (context.id.clone(), context.id.object.clone());
+    let ObjectState::Present(info) = &mut context.state else { return None };
+    let (prior, user_version) = (info.version, info.user_version);
+    let before = context.snaps.as_deref().into_iter().flat_map(snap_index::snaps_of);
+    let stay: BTreeSet<SnapId> = snap_index::snaps_of(&after.set).collect();
+    let gone: Box<[SnapId]> = before.filter(|snap| !stay.contains(snap)).collect();
+    pg.progress.stats.bytes += after.bytes;
+    let entry = if info.flags.contains(ObjectFlags::WHITEOUT) && after.set.clones.is_empty() {
+        pg.progress.stats.objects -= 1;
+        pg.progress.snap_counts.whiteouts -= 1;
+        changes.extend(super::peering::removal(head.clone()));
+        (context.state, context.snaps) = (ObjectState::Absent, None);
+        LogEntry::of_osd(osd, EntryKind::Delete, head.clone(), version, prior, 0)
+    } else {
+        (info.prior_version, info.version) = (prior, version);
+        for (name, value) in
+            [(SNAPS_ATTR, after.set.to_vec(Features::ALL)), (INFO_ATTR, info.to_vec(Features::ALL))]
+        {
+            changes.push(Change::SetAttr { object: id.clone(), name, value: Bytes::from(value) });
+        }
+        context.snaps = Some(Box::new(after.set));
+        LogEntry::of_osd(osd, EntryKind::Modify, head.clone(), version, prior, user_version)
+    };
+    crate::shard::damage::changed(pg, &head, u64::MAX, changes);
+    Some(LogEntry { snaps: gone, ..entry })
 }

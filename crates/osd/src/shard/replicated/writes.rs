@@ -6,7 +6,7 @@ use super::peering::removal;
 use crate::backend::Shares;
 use crate::pg::log::{EntryKind, LogCounts, LogEntry, Trimmed};
 use crate::pg::role::{Replica, Role, SentWrite, Stage};
-use crate::pg::{Pg, meta};
+use crate::pg::{Pg, meta, snap_index};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use codec::Rope;
@@ -68,7 +68,11 @@ impl Shard {
         for (to, message) in messages {
             fx.push(Effect::SendPeer { to, message });
         }
-        let changes = pg.backend.own_share(changes);
+        let mut changes = pg.backend.own_share(changes);
+        if !earlier.is_empty() || !entry.snaps.is_empty() {
+            changes.extend(snap_index::after_write(&pg.meta, &earlier, &entry));
+            pg.listed_changes += 1;
+        }
         let trimmed = |pg: &mut Pg| pg.log.trim(&limits, trim_bound(pg.committed));
         let transaction = append_entries(pg, earlier, entry, changes, trimmed);
         let submitted = self.step_time;
@@ -192,8 +196,15 @@ impl Shard {
                 }
             },
         };
-        changes.extend(note_lost(pg, &entry));
         let is_group = !earlier.is_empty();
+        if !is_bare && (is_group || !entry.snaps.is_empty()) {
+            changes.extend(snap_index::after_write(&pg.meta, &earlier, &entry));
+            pg.listed_changes += 1;
+            // An older primary does not name the snapshots of a clone.
+            let is_unnamed = |entry: &LogEntry| entry.kind == EntryKind::Clone && entry.snaps.is_empty();
+            pg.progress.is_indexed &= !earlier.iter().any(is_unnamed);
+        }
+        changes.extend(note_lost(pg, &entry));
         for entry in earlier.iter().chain([&entry]) {
             changes.extend(note_missing(pg, entry, is_bare, is_group));
         }

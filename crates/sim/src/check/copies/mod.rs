@@ -9,6 +9,7 @@
 //! - [`log_bounds`]: logs keep to their limits, and no entry is trimmed that an acting member lacks.
 //! - [`scrub_blame`]: a scrub blames damaged copies and no others.
 //! - [`replicas_equal`]: in the quiet time the copies have the same bytes, attributes and omap.
+//! - [`snap_index`]: the snapshot index of a copy names all heads that a trim has to find.
 
 pub mod acknowledged;
 pub mod damage;
@@ -18,6 +19,7 @@ pub mod one_writer;
 pub mod replicas_equal;
 pub mod scrub_blame;
 pub mod sight;
+pub mod snap_index;
 
 pub use acknowledged::Ack;
 pub use replicas_equal::{Contents, ObjectContents, PgContents};

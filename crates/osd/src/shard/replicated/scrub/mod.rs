@@ -16,6 +16,7 @@
 //! is compared again afterwards. The role ends with the interval; the wish for the scrub stays with the PG.
 
 mod compare;
+mod index;
 mod schedule;
 mod snap_sets;
 mod survey;

@@ -5,6 +5,7 @@
 
 use super::super::super::pacing::WaitingStep;
 use super::super::super::{Fx, Pending, Shard};
+use super::index::IndexCheck;
 use crate::ops::{INFO_ATTR, SNAPS_ATTR};
 use crate::pace::Charge;
 use crate::slab::Key;
@@ -31,6 +32,7 @@ pub struct Survey {
     rest: Vec<HObject>,
     done: Vec<ObjectSurvey>,
     current: Option<Current>,
+    pub(super) index: Option<IndexCheck>,
 }
 
 /// The object that is read now.
@@ -73,12 +75,20 @@ impl Shard {
         let end = request.end.clone();
         self.next_transfer += 1;
         let id = self.next_transfer;
-        let survey = Survey { request, asker, end, rest: Vec::new(), done: Vec::new(), current: None };
+        let survey =
+            Survey { request, asker, end, rest: Vec::new(), done: Vec::new(), current: None, index: None };
         pg.surveys.insert(id, survey);
         self.read_for_survey(key, id, object, queries, fx);
     }
 
-    fn read_for_survey(&mut self, key: Key, survey: u64, object: ObjectId, queries: Vec<Query>, fx: &mut Fx) {
+    pub(super) fn read_for_survey(
+        &mut self,
+        key: Key,
+        survey: u64,
+        object: ObjectId,
+        queries: Vec<Query>,
+        fx: &mut Fx,
+    ) {
         // Writes wait for the survey of one object, or of one head with its clones.
         let is_waited_for = |survey: &Survey| {
             let SurveyRequest { begin, end, max, .. } = &survey.request;
@@ -123,6 +133,9 @@ impl Shard {
         charge.into_iter().for_each(|charge| self.end_paced(charge));
         let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
         let Some(survey) = pg.surveys.get_mut(&id) else { return };
+        if let Some(check) = survey.index.take() {
+            return self.on_index_checked(key, id, check, answers, fx);
+        }
         if survey.current.is_some() {
             survey.take(answers);
         } else {
@@ -136,11 +149,11 @@ impl Shard {
         }
         match survey.next_read() {
             Some((object, queries)) => self.read_for_survey(key, id, object, queries, fx),
-            None => self.finish_survey(key, id, false, fx),
+            None => self.begin_index_check(key, id, fx),
         }
     }
 
-    fn finish_survey(&mut self, key: Key, id: u64, has_failed: bool, fx: &mut Fx) {
+    pub(super) fn finish_survey(&mut self, key: Key, id: u64, has_failed: bool, fx: &mut Fx) {
         let Some(Survey { request, asker, end, done, .. }) = self.pgs[key].surveys.remove(&id) else {
             return;
         };
@@ -155,6 +168,15 @@ impl Shard {
 impl Survey {
     pub(super) fn is_of_member(&self) -> bool {
         self.asker.is_some()
+    }
+
+    pub(super) fn done(&self) -> &[ObjectSurvey] {
+        &self.done
+    }
+
+    /// The survey reaches the PG's last object.
+    pub(super) fn is_last(&self, end: &HObject) -> bool {
+        self.end >= *end
     }
 
     /// The next read, if the survey is not complete.
