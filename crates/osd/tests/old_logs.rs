@@ -21,7 +21,7 @@ fn added_len() -> usize {
     let place = HObject::max().to_vec(Features::NONE).len();
     let counts = RecoveredCounts::default().to_vec(Features::NONE).len();
     let log = LogCounts::default().to_vec(Features::NONE).len();
-    Eversion::ZERO.to_vec(Features::NONE).len() + place + counts + log + SNAP_COUNTS_LEN
+    Eversion::ZERO.to_vec(Features::NONE).len() + place + counts + log + SNAPSHOTS_LEN
 }
 
 fn wait(store: &mut MemoryStore) -> Vec<Completion> {
@@ -47,8 +47,8 @@ enum Writer {
     Version5,
 }
 
-/// Version 7 of the progress came with them.
-const SNAP_COUNTS_LEN: usize = 16;
+/// Version 7 of the progress came with counts of clones and whiteouts, version 8 with the mark of a complete snapshot index.
+const SNAPSHOTS_LEN: usize = 16 + 1;
 
 fn with_body(versions: &[u8; 2], body: Bytes) -> Bytes {
     [&versions[..], &(body.len() as u32).to_le_bytes(), &body].concat().into()
@@ -57,11 +57,11 @@ fn with_body(versions: &[u8; 2], body: Bytes) -> Bytes {
 /// Gives the PG the records that an older program would have written. `left`: log records that an interrupted move has left.
 fn make_old(store: &mut MemoryStore, writer: Writer, left: usize) {
     let MetaRecords { header, log, .. } = records(store);
-    assert_eq!(header[..2], [7, 6], "version 7");
+    assert_eq!(header[..2], [8, 6], "version 8");
     let tail = store_tail(&header);
     let object = ObjectId::pg_meta(pg());
     let old_header: Bytes = match writer {
-        Writer::Version5 => with_body(&[5, 3], header.slice(6..header.len() - SNAP_COUNTS_LEN)),
+        Writer::Version5 => with_body(&[5, 3], header.slice(6..header.len() - SNAPSHOTS_LEN)),
         Writer::Release0_1_0 => with_body(&[1, 1], header.slice(6..header.len() - added_len())),
     };
     let key = |kind: u8, version: Eversion| {
@@ -132,10 +132,10 @@ fn old_log_is_moved(writer: Writer, left: usize) {
     host.settle();
     let after = records(&mut host.store);
     assert_eq!(old_keys(&after), 0);
-    assert!(
-        (after.header, after.entries) == (before.header, before.entries),
-        "as if they had never been old"
-    );
+    // An older program kept no snapshot index.
+    let progress: meta::PgProgress = codec::decode_exact(&before.header).unwrap();
+    let header = Bytes::from(meta::PgProgress { is_indexed: false, ..progress }.to_vec(Features::NONE));
+    assert!((after.header, after.entries) == (header, before.entries), "as if they had never been old");
     // Trimmed entries have become bare duplicates.
     let versions = |log: &[store::LogRecord]| log.iter().map(|(version, _)| *version).collect::<Vec<_>>();
     assert_eq!(versions(&after.log), versions(&before.log));
