@@ -2,6 +2,7 @@
 quarter of a second of processor time for each; stock's `ceph` without a command reads commands from its standard input.
 """
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -13,6 +14,9 @@ import time
 
 #: A question that gets no answer in this time is asked by a process of its own, whose errors say more.
 ANSWER_SECONDS_MAX = 10
+#: Room for an answer, in bytes; the second where a user may have no more. `ceph` writes an answer in one call, and drops what a pipe
+#: has no room for.
+PIPE_BYTES = (16 << 20, 1 << 20)
 #: What is asked again and again. Everything else has a process of its own, as people call it.
 REPEATED = [words.split() for words in (
     "config dump", "config show", "df", "health", "mgr dump", "mgr module ls", "mon dump", "osd df", "osd dump", "osd lspools",
@@ -35,8 +39,14 @@ class Shell:
         # Without buffers of its own: an answer is seen when it is there.
         self.process = subprocess.Popen([*argv, "-f", "json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         env=dict(env, PYTHONUNBUFFERED="1"), process_group=0)
+        self.give_room()
         self.unread = b""
         self.lock = threading.Lock()
+
+    def give_room(self):
+        for size in PIPE_BYTES:
+            with contextlib.suppress(PermissionError):
+                return fcntl.fcntl(self.process.stdout, fcntl.F_SETPIPE_SZ, size)
 
     def ask(self, args):
         """The answer to a command that answers in JSON; `NoAnswer` whatever else happens."""
