@@ -77,8 +77,8 @@ class Pgs:
                 if row is None:
                     return f"{pgid} is not reported"
                 acting = row["acting"]
-                # Scrubbing is no fault.
-                flags = set(row["state"].split("+")) - {"scrubbing", "deep", "repair"}
+                # Neither scrubbing nor trimming is a fault.
+                flags = set(row["state"].split("+")) - {"scrubbing", "deep", "repair", "snaptrim", "snaptrim_wait"}
                 if (flags != {"active", "clean"} or len(acting) != pool["size"] or row["up"] != acting
                         or any(osd not in since or row["reported_epoch"] < since[osd] for osd in acting)):
                     return f"{pgid} is {row['state']}, up {row['up']}, acting {acting}, as of epoch {row['reported_epoch']}"
@@ -142,7 +142,9 @@ class ReplicatedTest(ClusterTest):
         if size == 1:
             # 16.2 has no word that makes such a pool at once.
             self.set(name, "size", 1, "--yes-i-really-mean-it")
-        self.client.ceph("osd", "pool", "set", name, "min_size", min_size)
+        # Another `min_size` is a new interval, and its peering may begin after the PGs were seen to be clean.
+        if self.client.json("osd", "pool", "get", name, "min_size")["min_size"] != min_size:
+            self.client.ceph("osd", "pool", "set", name, "min_size", min_size)
         self.client.ceph("osd", "pool", "application", "enable", name, "rados")
         self.pgs.wait_clean()
         return name
