@@ -48,9 +48,9 @@ impl View<'_> {
         }
     }
 
-    /// True if further look-ups are for the next turn.
-    pub fn is_at_limit(&self) -> bool {
-        self.index.is_at_limit()
+    /// False if further look-ups are for the next turn, in which the ticket is ready.
+    pub fn may_ask_more(&mut self) -> bool {
+        self.index.may_ask_more(self.ticket)
     }
 
     /// A layer and its ancestors, nearest first.

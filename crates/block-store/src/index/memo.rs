@@ -3,6 +3,9 @@
 //! A transaction of a thousand keys is planned again after each wait for the device. Its repeated queries find their
 //! answers here instead of in every table. An answer is valid until a flush adds newer tables; memtables are newer, and are
 //! searched first.
+//!
+//! A caller that asks in several turns is planned again while blocks are being read for it. The keys that wait for these are known
+//! here, too, by their hashes. Two keys of one hash do no harm: one of them waits longer.
 
 use super::Ticket;
 use super::recent::Answer;
@@ -12,6 +15,8 @@ use std::collections::BTreeMap;
 
 /// Queries of one caller in a row that are not remembered: [`super::recent`] has them.
 const SKIPPED: usize = 64;
+/// Pending queries of one caller in a row that are asked again.
+const PENDING_SKIPPED: usize = 16;
 /// Answers of one caller that are remembered.
 const ANSWERS_OF_ONE_MAX: usize = 1 << 15;
 /// Answers of all waiting callers, some 20 MB. At more the newest callers' are forgotten: the oldest ones get further, so that
@@ -25,13 +30,21 @@ pub struct Memos {
     asker: Option<Ticket>,
     /// Table answers that the asker has had in a row.
     asked: usize,
+    pending: usize,
     answers: HashTable<Answer>,
+    /// Hashes of keys whose blocks are being read.
+    being_read: HashTable<u64>,
     /// The asker waits: its answers are kept.
     waits: bool,
-    kept: BTreeMap<Ticket, HashTable<Answer>>,
+    kept: BTreeMap<Ticket, Memo>,
     kept_answers: usize,
     /// Freed in steps: those of one caller take milliseconds.
     forgotten: Vec<hash_table::IntoIter<Answer>>,
+}
+
+struct Memo {
+    answers: HashTable<Answer>,
+    being_read: HashTable<u64>,
 }
 
 impl Memos {
@@ -53,18 +66,21 @@ impl Memos {
     fn change_asker(&mut self, ticket: Ticket) {
         let before = self.asker.replace(ticket);
         if std::mem::take(&mut self.waits)
-            && let Some(before) = before.filter(|_| !self.answers.is_empty())
+            && let Some(before) = before.filter(|_| !self.answers.is_empty() || !self.being_read.is_empty())
         {
             self.kept_answers += self.answers.len();
-            self.kept.insert(before, std::mem::take(&mut self.answers));
+            let answers = std::mem::take(&mut self.answers);
+            let being_read = std::mem::take(&mut self.being_read);
+            self.kept.insert(before, Memo { answers, being_read });
             while self.kept_answers > ANSWERS_MAX
                 && let Some((_, forgotten)) = self.kept.pop_last()
             {
-                self.kept_answers -= forgotten.len();
-                self.free_later(forgotten);
+                self.kept_answers -= forgotten.answers.len();
+                self.free_later(forgotten.answers);
             }
         }
-        self.asked = 0;
+        (self.asked, self.pending) = (0, 0);
+        self.being_read.clear();
         match self.answers.len() {
             0..=FREED_AT_ONCE => self.answers.clear(),
             _ => {
@@ -73,10 +89,31 @@ impl Memos {
             }
         }
         if !self.kept.is_empty()
-            && let Some(answers) = self.kept.remove(&ticket)
+            && let Some(memo) = self.kept.remove(&ticket)
         {
-            self.kept_answers -= answers.len();
-            self.answers = answers;
+            self.kept_answers -= memo.answers.len();
+            (self.answers, self.being_read) = (memo.answers, memo.being_read);
+        }
+    }
+
+    /// The asker does not wait for blocks: all keys are to be asked for.
+    #[inline]
+    pub fn forget_asked(&mut self) {
+        self.pending = 0;
+        self.being_read.clear();
+    }
+
+    /// True if blocks are being read for the asker's query of this key.
+    #[inline]
+    pub fn has_asked(&self, hash: u64) -> bool {
+        !self.being_read.is_empty() && self.being_read.find(hash, |known| *known == hash).is_some()
+    }
+
+    /// The asker's query of this key waits for blocks.
+    pub fn note_asked(&mut self, hash: u64) {
+        self.pending += 1;
+        if self.pending > PENDING_SKIPPED && self.being_read.len() < ANSWERS_OF_ONE_MAX {
+            self.being_read.insert_unique(hash, hash, |known| *known);
         }
     }
 
@@ -110,7 +147,8 @@ impl Memos {
     /// Forgets all answers, after a flush.
     pub fn clear(&mut self) {
         let Memos { mut forgotten, answers, kept, .. } = std::mem::take(self);
-        let tables = kept.into_values().chain([answers]).filter(|table| !table.is_empty());
+        let kept = kept.into_values().map(|memo| memo.answers);
+        let tables = kept.chain([answers]).filter(|table| !table.is_empty());
         forgotten.extend(tables.map(HashTable::into_iter));
         self.forgotten = forgotten;
     }

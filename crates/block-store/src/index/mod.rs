@@ -267,9 +267,11 @@ pub struct Index {
     durable: LogMark,
     scan_steps: u64,
     look_ups: u64,
-    /// Look-ups that asked the tables, and their number at which the present caller has had its share.
-    table_look_ups: u64,
-    table_look_ups_end: u64,
+    /// Tables that look-ups have asked, and their number at which the present caller has had its share.
+    probes: u64,
+    probes_end: u64,
+    /// The next look-up is its caller's first.
+    caller_begins: bool,
 }
 
 impl Index {
@@ -288,8 +290,9 @@ impl Index {
             durable: LogMark::default(),
             scan_steps: 0,
             look_ups: 0,
-            table_look_ups: 0,
-            table_look_ups_end: u64::MAX,
+            probes: 0,
+            probes_end: u64::MAX,
+            caller_begins: true,
             options,
         }
     }
@@ -425,17 +428,24 @@ impl Index {
         if let Some(value) = self.memos.find(key, hash) {
             return value.clone().map_or(Get::Absent, Get::Found);
         }
-        if self.is_at_limit() {
-            self.reads.go_on_later(ticket);
-            self.memos.hold(ticket);
-            return Get::Pending;
+        let is_limited = self.probes_end != u64::MAX;
+        if is_limited {
+            // What is being read is not asked for again while the ticket waits.
+            if std::mem::take(&mut self.caller_begins) && !self.reads.is_waiting(ticket) {
+                self.memos.forget_asked();
+            }
+            let is_asked = self.memos.has_asked(hash) && self.reads.is_waiting(ticket);
+            if is_asked || !self.may_ask_more(ticket) {
+                self.memos.hold(ticket);
+                return Get::Pending;
+            }
         }
-        self.table_look_ups += 1;
         self.reads.begin(ticket);
         let mut found = None;
         let mut runs = self.levels.runs();
         while let Some(run) = runs.next() {
             let Some(table) = levels::covering(run, key) else { continue };
+            self.probes += 1;
             match self.reads.look_up(table, key, hash, ticket, io) {
                 Ok(Found::Nothing) => {}
                 Ok(Found::Value(value)) => {
@@ -452,6 +462,9 @@ impl Index {
                         }
                     }
                     self.reads.hold_touched(ticket);
+                    if is_limited {
+                        self.memos.note_asked(hash);
+                    }
                     self.memos.hold(ticket);
                     return Get::Pending;
                 }
@@ -467,16 +480,22 @@ impl Index {
         found.map_or(Get::Absent, Get::Found)
     }
 
-    /// A caller begins its queries. At most so many look-ups ask the tables; the others are pending, and their ticket is ready in
-    /// the next turn. Answers are remembered, so each repetition gets further. `None`: all look-ups are made.
+    /// A caller begins its queries. Its look-ups ask some `max` tables; the others are pending, and their ticket is ready in the
+    /// next turn, also if it waits for blocks. Answers are remembered, and what is being read is not asked for again, so each
+    /// repetition gets further. `None`: all look-ups are made.
     pub fn begin_caller(&mut self, max: Option<u64>) {
         self.memos.begin_caller();
-        self.table_look_ups_end = max.map_or(u64::MAX, |max| self.table_look_ups + max);
+        self.caller_begins = true;
+        self.probes_end = max.map_or(u64::MAX, |max| self.probes + max);
     }
 
-    /// True if a look-up would be pending for its number alone.
-    pub fn is_at_limit(&self) -> bool {
-        self.table_look_ups >= self.table_look_ups_end
+    /// False if the caller has had its share: its ticket is ready in the next turn.
+    pub fn may_ask_more(&mut self, ticket: Ticket) -> bool {
+        let may = self.probes < self.probes_end;
+        if !may {
+            self.reads.go_on_later(ticket);
+        }
+        may
     }
 
     /// The ticket's queries of this turn are made, and some are pending: the blocks that they used stay until the queries are
@@ -593,13 +612,13 @@ impl Index {
 
     /// Look-ups that asked the tables.
     #[cfg(test)]
-    pub fn table_look_ups(&self) -> u64 {
-        self.table_look_ups
+    pub fn probes(&self) -> u64 {
+        self.probes
     }
 
     /// Look-ups, and entries that scans have looked at: a measure of the work of queries.
     pub fn query_steps(&self) -> u64 {
-        self.look_ups + self.scan_steps
+        self.look_ups + self.probes + self.scan_steps
     }
 
     /// True if much space is held by replaced tables until a manifest is durable: time for a checkpoint.

@@ -364,10 +364,15 @@ impl Reads {
         Some(ticket)
     }
 
-    /// The ticket can go on in the next turn, unless it waits for blocks anyway.
+    /// True if blocks are being read for it.
+    pub fn is_waiting(&self, ticket: Ticket) -> bool {
+        self.waits.contains_key(&ticket)
+    }
+
+    /// The ticket can go on in the next turn, whether or not it waits for blocks.
     pub fn go_on_later(&mut self, ticket: Ticket) {
         let is_ready = self.ready.back().is_some_and(|(last, _)| *last == ticket);
-        if !is_ready && !self.waits.contains_key(&ticket) {
+        if !is_ready {
             self.ready.push_back((ticket, SmallVec::new()));
         }
     }

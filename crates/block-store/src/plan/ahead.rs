@@ -28,7 +28,7 @@ impl Plan<'_> {
     pub(super) fn look_ahead(&mut self, collection: Collection, changes: &[Change], wait: Wait) -> Wait {
         if self.find_collection(collection).is_some() {
             for change in changes {
-                if self.view.is_at_limit() {
+                if !self.view.may_ask_more() {
                     break;
                 }
                 // A pending query waits already, and damage is met by the next plan.
@@ -174,7 +174,7 @@ impl Plan<'_> {
         self.own_omap(object)?;
         let Some(state) = object.record.omap else { return Ok(()) };
         for own in keys {
-            if self.view.is_at_limit() {
+            if !self.view.may_ask_more() {
                 break;
             }
             let _ = self.find_omap_value(state.number, &object.omap_ancestors, own);

@@ -154,7 +154,7 @@ impl Plan<'_> {
     ) -> Wait {
         if let (Wait::Index, Some(state)) = (&wait, object.record.omap) {
             for name in names.skip(1) {
-                if self.view.is_at_limit() {
+                if !self.view.may_ask_more() {
                     break;
                 }
                 // A pending query waits already, and damage is met by the next plan.

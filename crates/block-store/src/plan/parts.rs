@@ -157,7 +157,7 @@ impl Plan<'_> {
         let (mut left, mut waits) = (keys_max, false);
         while let Some(change) = transaction.changes.get(rest.change)
             && left > 0
-            && !self.view.is_at_limit()
+            && self.view.may_ask_more()
         {
             let (keys, behind) = rest.divide(keys_of(change), left);
             left -= keys.len();
@@ -205,6 +205,9 @@ impl Plan<'_> {
         let Some(state) = object.record.omap else { return Ok(false) };
         let mut is_pending = false;
         for name in names {
+            if !self.view.may_ask_more() {
+                break;
+            }
             let found = self.find_omap_value(state.number, &object.omap_ancestors, name);
             is_pending |= found == Err(Wait::Index);
         }

@@ -16,8 +16,9 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::{Collection, Completion, ReadRequest, Refusal, Transaction};
 
-/// Look-ups in tables that a plan makes in one turn: a transaction of more keys goes on in the next one.
-pub(super) const LOOK_UPS_OF_PLAN: u64 = 1024;
+/// Tables that the look-ups of a plan ask in one turn: a transaction of more keys goes on in the next one. A table out of reach of the
+/// processor's caches takes up to 3 us.
+pub(super) const PROBES_OF_PLAN: u64 = 512;
 /// Waits of a transaction after which its plan has no limit: flushes may have forgotten its answers again and again.
 const LIMITED_PLANS_MAX: u32 = 64;
 
@@ -189,7 +190,7 @@ impl Shard {
 
     /// Plans with few look-ups in the tables, unless the transaction has waited often.
     fn within_limit<T>(&mut self, waits_before: u32, plan: impl FnOnce(&mut Shard) -> T) -> T {
-        self.index.begin_caller((waits_before < LIMITED_PLANS_MAX).then_some(LOOK_UPS_OF_PLAN));
+        self.index.begin_caller((waits_before < LIMITED_PLANS_MAX).then_some(PROBES_OF_PLAN));
         let planned = plan(self);
         self.index.begin_caller(None);
         self.ended(Phase::Planning);
@@ -358,6 +359,7 @@ impl Shard {
                 Ok(planned) => {
                     if let Planned::Part(effect, Some(rest)) = planned {
                         job.divided = Some(Divided::Applying(rest));
+                        job.waits_before = 0;
                         self.log.set_divided(Some(ticket));
                         self.apply(effect, None);
                     }
