@@ -249,7 +249,7 @@ impl Handler for CopyGet {
     fn execute(&self, list: &mut Execution<'_>, found: Found<Self::Reads>) -> OpOutcome {
         let (attrs, (data, (header, page))) = found;
         let attrs = attrs?;
-        let info = list.info.clone();
+        let info = ObjectInfo::clone(&list.info);
         let mut cursor = self.cursor.clone();
         let mut part = CopyData {
             size: info.size,

@@ -8,7 +8,7 @@ use super::watching::SideEffects;
 use super::{Limits, Operation};
 use crate::errno::Errno;
 use codec::{Features, Rope};
-use std::borrow::Cow;
+use std::ops::Deref;
 use store::{Answer, Change, ObjectId, Query};
 use wire::messages::OsdOpResults;
 use wire::types::{EntityAddr, EntityName, ObjectInfo, OpFlags, OsdOp, OsdOpResult, SnapId, SnapSet};
@@ -80,6 +80,36 @@ pub struct Snapshots<'a> {
     pub rollback: Option<(SnapId, RollbackTo<'a>)>,
 }
 
+/// The info of a list's object. It is copied when an operation changes it, and not before.
+pub(super) enum Info<'a> {
+    Stored(&'a ObjectInfo),
+    /// Boxed, since it outlives the execution, which is moved several times for each request.
+    Changed(Box<ObjectInfo>),
+}
+
+impl Info<'_> {
+    pub fn to_mut(&mut self) -> &mut ObjectInfo {
+        if let Info::Stored(info) = self {
+            *self = Info::Changed(Box::new(info.clone()));
+        }
+        match self {
+            Info::Changed(info) => info,
+            Info::Stored(_) => unreachable!("copied just now"),
+        }
+    }
+}
+
+impl Deref for Info<'_> {
+    type Target = ObjectInfo;
+
+    fn deref(&self) -> &ObjectInfo {
+        match self {
+            Info::Stored(info) => info,
+            Info::Changed(info) => info,
+        }
+    }
+}
+
 /// One execution of a list. Everything it changes is its own copy, so that a failure leaves nothing behind.
 pub struct Execution<'a> {
     pub(super) limits: &'a Limits,
@@ -97,8 +127,7 @@ pub struct Execution<'a> {
     pub(super) copies: &'a [(u32, Result<Copied, Errno>)],
 
     pub(super) exists: bool,
-    /// Copied from the present state only when an operation changes it.
-    pub(super) info: Cow<'a, ObjectInfo>,
+    pub(super) info: Info<'a>,
     pub(super) changes: Vec<Change>,
     pub(super) touched: bool,
     pub(super) stats: StatDelta,
@@ -115,7 +144,7 @@ pub struct Execution<'a> {
 
 impl<'a> Execution<'a> {
     /// `before`: the object's info, `None` when it does not exist. `answers`: to the queries of all operations, in
-    /// order; ignored when the object does not exist.
+    /// order; ignored when the object does not exist. `copies`: of other objects, by the operation's position.
     pub fn new(
         limits: &'a Limits,
         id: &'a ObjectId,
@@ -126,6 +155,7 @@ impl<'a> Execution<'a> {
         snapshots: Snapshots<'a>,
         before: Option<&'a ObjectInfo>,
         answers: Vec<Answer>,
+        copies: &'a [(u32, Result<Copied, Errno>)],
     ) -> Execution<'a> {
         Execution {
             limits,
@@ -137,11 +167,11 @@ impl<'a> Execution<'a> {
             connected,
             calls,
             snapshots,
-            copies: &[],
+            copies,
             exists: before.is_some(),
             info: match before {
-                Some(info) => Cow::Borrowed(info),
-                None => Cow::Owned(ObjectInfo::new(id.object.clone())),
+                Some(info) => Info::Stored(info),
+                None => Info::Changed(Box::new(ObjectInfo::new(id.object.clone()))),
             },
             changes: Vec::new(),
             touched: false,
@@ -153,10 +183,6 @@ impl<'a> Execution<'a> {
             position: 0,
             answers: before.map(|_| Answers::new(answers)),
         }
-    }
-
-    pub fn with_copies(self, copies: &'a [(u32, Result<Copied, Errno>)]) -> Execution<'a> {
-        Execution { copies, ..self }
     }
 
     /// `operations` are `ops`, decoded.
@@ -188,8 +214,8 @@ impl<'a> Execution<'a> {
             changes: self.changes,
             new_state: match (self.exists, self.info) {
                 (false, _) => NewState::Absent,
-                (true, Cow::Borrowed(_)) => NewState::Unchanged,
-                (true, Cow::Owned(info)) => NewState::Present(Box::new(info)),
+                (true, Info::Stored(_)) => NewState::Unchanged,
+                (true, Info::Changed(info)) => NewState::Present(info),
             },
             user_modified: self.user_modified,
             copied_version: self.copied_version,

@@ -219,6 +219,7 @@ mod tests {
                         snapshots,
                         before,
                         answers,
+                        &[],
                     );
                     match list.run(std::slice::from_ref(&op), std::slice::from_ref(&operation)) {
                         ListStatus::Done(outcome) => assert_eq!(outcome.results.len(), 1, "{code}"),

@@ -80,8 +80,8 @@ impl Shard {
             Snapshots { set: object.snaps.as_deref(), rollback: rollback_of(op, object, &self.view) },
             past.map_or(object.state.live(), |past| past.info.as_deref()),
             answers,
+            &copies,
         )
-        .with_copies(&copies)
         .run(&op.message.ops, &op.operations);
         let outcome = match run {
             ListStatus::Done(outcome) => outcome,

@@ -96,9 +96,13 @@ impl Pace {
         self.share.told.map(|window| (window / writers.max(1) as u64).max(1))
     }
 
+    fn is_waiting(&self) -> bool {
+        !self.others.is_empty() || self.pushes.is_waiting()
+    }
+
     /// The next time at which a waiting step may go on by itself.
     pub fn next_at(&self, now: Time) -> Option<Time> {
-        if !self.pushes.is_waiting() && self.others.is_empty() {
+        if !self.is_waiting() {
             return None;
         }
         let own = Time::earliest(self.share.paused_until(now), self.lane.rests_until(now));
@@ -235,7 +239,7 @@ impl Shard {
 
     /// Steps that waited for room go on, pushes and others in turn. At the end of each step.
     pub(super) fn go_on_waiting(&mut self, fx: &mut Fx) {
-        loop {
+        while self.pace.is_waiting() {
             let has_begun = self.go_on_waiting_other(fx);
             let push = self.pop_ready_push();
             if !has_begun && push.is_none() {
