@@ -333,7 +333,7 @@ class Takeover(TaskTest):
         self.assertEqual(client["name"], "rbd_support")
         addr = client["addrvec"][0]["addr"] + "/" + str(client["addrvec"][0]["nonce"])
         self.assertIn(addr, self.watchers(f"{POOL}/clone"))
-        self.assertEqual(self.blocklist(), set())
+        self.assertNotIn(addr, self.blocklist())
         self.cluster.kill(f"mon.{dump['active_name']}")
         died = time.monotonic()
         eventually(lambda: self.client.json("mgr", "stat")["active_name"] not in ("", dump["active_name"]), 60, every=0.1)
@@ -349,6 +349,28 @@ class Takeover(TaskTest):
         self.assertEqual(self.digest(f"{POOL}/clone"), before)
         self.cluster.start_daemon(f"mon.{dump['active_name']}")
         eventually(lambda: self.client.json("mgr", "stat")["num_standby"] == 2, 60)
+
+    def test_failed_managers_hand_a_task_on(self):
+        """Each manager is failed by command and lives: it is fenced, waits, and is active again with a new client."""
+        eventually(lambda: self.client.json("mgr", "stat")["num_standby"] == 2, 60)
+        self.image("other", LARGE_MIB)
+        self.rbd("clone", f"{POOL}/other@s", f"{POOL}/handed")
+        before = self.digest(f"{POOL}/handed")
+        task = self.task("flatten", f"{POOL}/handed")["id"]
+        actives, clients = [], set()
+        for _ in range(4):
+            eventually(lambda: any(shown.get("in_progress") for shown in self.tasks()), 60, every=0.02)
+            dump = self.client.json("mgr", "dump")
+            actives.append(dump["active_name"])
+            clients.add(f"{dump['active_clients'][0]['addrvec'][0]['addr']}/{dump['active_clients'][0]['addrvec'][0]['nonce']}")
+            self.client.ceph("mgr", "fail")
+            self.assertLessEqual(clients, self.blocklist())
+            eventually(lambda: self.client.json("mgr", "stat")["active_name"] not in ("", actives[-1]), 60, every=0.1)
+        self.assertLess(len(set(actives)), 4, "one of them was active again")
+        self.assertEqual(len(clients), 4, "with another client")
+        self.wait_done(task)
+        self.assertNotIn("parent", self.info(f"{POOL}/handed"))
+        self.assertEqual(self.digest(f"{POOL}/handed"), before)
 
 
 if __name__ == "__main__":
