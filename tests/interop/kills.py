@@ -2,6 +2,7 @@
 seconds later, again and again until the test ends.
 """
 import collections
+import itertools
 import json
 import threading
 import time
@@ -24,10 +25,11 @@ SAMPLES = 32
 class Killer:
     """A context in which OSDs die, one at a time: the first at once or, with `new_pool`, as soon as the test has made a pool. At
     the end of the context all OSDs are up and every PG is clean. `deaths` has the number of each OSD that died. An exception in
-    the thread is raised at the end."""
+    the thread is raised at the end. With `in_turn` the OSDs die in order of their numbers, whatever PGs they have."""
 
-    def __init__(self, cluster, new_pool=False):
+    def __init__(self, cluster, new_pool=False, in_turn=False):
         self.cluster, self.new_pool = cluster, new_pool
+        self.turns = itertools.cycle(range(cluster.osds)) if in_turn else None
         self.pgs = replicated.Pgs(harness.Client(cluster))
         self.session = rados.Rados(conffile=str(cluster.conf), name="client.admin")
         self.ending = threading.Event()
@@ -38,7 +40,7 @@ class Killer:
         self.session.connect(timeout=30)
         self.pools_before = self.ask("osd dump")["pool_max"]
         # Chosen before the test begins: one that ends within milliseconds meets the death, too.
-        self.first = None if self.new_pool else self.primary_of_most()
+        self.first = None if self.new_pool else self.next_victim()
         self.thread.start()
         return self
 
@@ -58,8 +60,11 @@ class Killer:
             raise harness.Failed(f"{prefix} {words}: {errors}")
         return json.loads(out)
 
-    def primary_of_most(self):
-        """The OSD that is primary of most PGs of the newest pool, by a sample of objects; the first OSD without a pool."""
+    def next_victim(self):
+        """The OSD that is primary of most PGs of the newest pool, by a sample of objects; the first OSD without a pool. With
+        `in_turn` the next one."""
+        if self.turns:
+            return next(self.turns)
         primaries = collections.Counter()
         try:
             pools = self.ask("osd dump")["pools"]
@@ -76,9 +81,9 @@ class Killer:
             while self.new_pool and self.ask("osd dump")["pool_max"] <= self.pools_before:
                 if self.ending.wait(0.01):
                     return
-            self.kill(self.primary_of_most() if self.new_pool else self.first)
+            self.kill(self.next_victim() if self.new_pool else self.first)
             while not self.ending.wait(BETWEEN_SECONDS):
-                self.kill(self.primary_of_most())
+                self.kill(self.next_victim())
         except Exception as problem:  # pylint: disable=broad-except
             self.problem = problem
 

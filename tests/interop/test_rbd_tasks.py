@@ -1,8 +1,9 @@
 """The manager's work on block images: tasks that flatten and remove, purges of the trash at their times. One story; with --stock on
 stock's daemons of 16.2. Contents are compared byte by byte, and after all removals no object of an image is left. With --long clones
-of all shapes are flattened too."""
+of all shapes are flattened too. A second story has three monitors: the manager that flattens dies with its monitor."""
 import hashlib
 import os
+import time
 import unittest
 from pathlib import Path
 
@@ -35,10 +36,8 @@ REFUSALS = [
 ]
 
 
-class Tasks(ClusterTest):
-    @classmethod
-    def make_cluster(cls):
-        return stock_cluster.StockCluster() if harness.STOCK else super().make_cluster()
+class TaskTest(ClusterTest):
+    """Images, and tasks on them."""
 
     @classmethod
     def setUpClass(cls):
@@ -99,6 +98,22 @@ class Tasks(ClusterTest):
     def trash(self):
         return {row["name"]: row["id"] for row in self.rbd("trash", "ls", POOL, "--format", "json").json}
 
+    def blocklist(self):
+        return set(self.client.json("osd", "dump")["blocklist"])
+
+    def completed(self, task):
+        """The event of a task that is over, in `ceph progress`, without its times."""
+        def event():
+            events = self.client.json("progress", "json")["completed"]
+            return next((event for event in events if event["id"] == task), None)
+        return {key: value for key, value in eventually(event, 30).items() if not key.endswith(("_at", "_s:"))}
+
+
+class Tasks(TaskTest):
+    @classmethod
+    def make_cluster(cls):
+        return stock_cluster.StockCluster() if harness.STOCK else super().make_cluster()
+
     def flattens(self):
         self.rbd("clone", f"{POOL}/parent@s", f"{POOL}/clone")
         self.write(f"{POOL}/clone")
@@ -111,6 +126,9 @@ class Tasks(ClusterTest):
                 "image_id": self.info(f"{POOL}/clone")["id"]}
         self.assertEqual((shown["message"], shown["refs"]), (f"Flattening image {POOL}/clone", refs))
         self.wait_done(shown["id"])
+        event = {"id": shown["id"], "message": shown["message"], "refs": {"origin": "rbd_support", **refs}}
+        self.assertEqual(self.completed(shown["id"]), event)
+        self.assertIn(f"[Complete]: {shown['message']} (", self.client.ceph("progress").text)
         again = self.task("flatten", f"{POOL}/clone")
         self.assertEqual((again["id"], again["retry_attempts"]), (shown["id"], 1), "a repeated command finds the task that is done")
         self.assertNotIn("parent", self.info(f"{POOL}/clone"))
@@ -135,6 +153,8 @@ class Tasks(ClusterTest):
             told = eventually(lambda: self.ask("rbd", "task", "list", task).json.get("retry_message"), 60)
             self.assertEqual(told, "[errno 16] RBD image is busy (error removing image)")
             self.ask("rbd", "task", "cancel", task)
+            event = self.completed(task)
+            self.assertEqual((event["failed"], event["failure_message"]), (True, "Operation canceled"))
             self.assertEqual(self.tasks(), [])
             # Stock takes the lock from the owner before it looks for watchers, and the owner's writes fail with EROFS.
             if not harness.STOCK:
@@ -205,10 +225,21 @@ class Tasks(ClusterTest):
         before = self.digest(f"{POOL}/copy")
         task = self.task("flatten", f"{POOL}/copy")["id"]
         eventually(lambda: any(shown.get("progress", 0) > 0.05 for shown in self.tasks()), 30, every=0.02)
+        events = self.client.json("progress", "json")["events"]
+        [event] = [event for event in events if event["id"] == task]
+        self.assertEqual((event["message"], event["refs"]["image_name"]), (f"Flattening image {POOL}/copy", "copy"))
+        self.assertGreater(event["progress"], 0)
+        shown = eventually(lambda: self.client.json("status")["progress_events"].get(task), 20, every=0.05)
+        # Stock has the task in the JSON of `ceph -s` alone.
+        self.assertEqual(shown["add_to_ceph_s"], not harness.STOCK)
+        self.assertTrue(shown["message"].startswith(f"Flattening image {POOL}/copy ("), shown)
         self.cluster.kill(self.manager)
         self.cluster.start_daemon(self.manager)
         self.assertEqual([shown["id"] for shown in self.tasks()], [task], "the task was under way")
+        # The manager's former life is fenced, and so is its client, which watched the image.
+        self.assertGreaterEqual(len(self.blocklist()), 2)
         self.wait_done(task)
+        self.assertEqual(self.completed(task)["message"], f"Flattening image {POOL}/copy")
         self.assertNotIn("parent", self.info(f"{POOL}/copy"))
         # Stock enters an object in the object map before it copies it. After the death of its manager the next one takes such objects
         # for copied, and the image has lost them: 16.2.15 fails here.
@@ -268,6 +299,78 @@ class Tasks(ClusterTest):
         left -= {"clone"} if harness.STOCK else set()
         self.assertEqual(left, {trashed["kept"]}, "no object of a removed image is left")
         self.assertEqual([part for part in parts if part[0] == "rbd_id"], [])
+
+
+class Takeover(TaskTest):
+    """The manager that carries out a task dies, and another monitor's manager goes on."""
+    #: Stock's default is 30 s.
+    GRACE_SECONDS = 5
+    #: From the death to the end of the dead client's watch. Without the blocklist it would be there for 30 s.
+    WATCH_SECONDS_MAX = 20
+    QUIET = False
+
+    @classmethod
+    def make_cluster(cls):
+        if harness.STOCK:
+            raise unittest.SkipTest("the monitors of a stock cluster have no managers in them")
+        return harness.Cluster("--mons", "3", osds=1)
+
+    def watchers(self, spec):
+        return {row["address"].split(":", 1)[1] if row["address"].startswith("v") else row["address"]
+                for row in self.rbd("status", spec, "--format", "json").json["watchers"]}
+
+    def test_next_manager_finishes_the_task(self):
+        eventually(lambda: self.client.json("mgr", "stat")["num_standby"] == 2, 60)
+        self.client.ceph("config", "set", "mon", "mon_mgr_beacon_grace", self.GRACE_SECONDS)
+        self.client.ceph("config", "set", "mgr", "mgr_tick_period", 1)
+        self.image("parent", LARGE_MIB)
+        self.rbd("clone", f"{POOL}/parent@s", f"{POOL}/clone")
+        before = self.digest(f"{POOL}/clone")
+        task = self.task("flatten", f"{POOL}/clone")["id"]
+        eventually(lambda: any(shown.get("progress", 0) > 0.05 for shown in self.tasks()), 30, every=0.02)
+        dump = self.client.json("mgr", "dump")
+        [client] = dump["active_clients"]
+        self.assertEqual(client["name"], "rbd_support")
+        addr = client["addrvec"][0]["addr"] + "/" + str(client["addrvec"][0]["nonce"])
+        self.assertIn(addr, self.watchers(f"{POOL}/clone"))
+        self.assertNotIn(addr, self.blocklist())
+        self.cluster.kill(f"mon.{dump['active_name']}")
+        died = time.monotonic()
+        eventually(lambda: self.client.json("mgr", "stat")["active_name"] not in ("", dump["active_name"]), 60, every=0.1)
+        self.assertIn(addr, self.blocklist())
+        eventually(lambda: addr not in self.watchers(f"{POOL}/clone"), 60, every=0.1)
+        seconds = time.monotonic() - died
+        self.assertLess(seconds, self.WATCH_SECONDS_MAX)
+        print(f"the watch of the dead manager's client ended {seconds:.1f} s after its death", flush=True)
+        self.wait_done(task)
+        print(f"the task was done {time.monotonic() - died:.1f} s after it", flush=True)
+        self.assertEqual(self.completed(task)["message"], f"Flattening image {POOL}/clone")
+        self.assertNotIn("parent", self.info(f"{POOL}/clone"))
+        self.assertEqual(self.digest(f"{POOL}/clone"), before)
+        self.cluster.start_daemon(f"mon.{dump['active_name']}")
+        eventually(lambda: self.client.json("mgr", "stat")["num_standby"] == 2, 60)
+
+    def test_failed_managers_hand_a_task_on(self):
+        """Each manager is failed by command and lives: it is fenced, waits, and is active again with a new client."""
+        eventually(lambda: self.client.json("mgr", "stat")["num_standby"] == 2, 60)
+        self.image("other", LARGE_MIB)
+        self.rbd("clone", f"{POOL}/other@s", f"{POOL}/handed")
+        before = self.digest(f"{POOL}/handed")
+        task = self.task("flatten", f"{POOL}/handed")["id"]
+        actives, clients = [], set()
+        for _ in range(4):
+            eventually(lambda: any(shown.get("in_progress") for shown in self.tasks()), 60, every=0.02)
+            dump = self.client.json("mgr", "dump")
+            actives.append(dump["active_name"])
+            clients.add(f"{dump['active_clients'][0]['addrvec'][0]['addr']}/{dump['active_clients'][0]['addrvec'][0]['nonce']}")
+            self.client.ceph("mgr", "fail")
+            self.assertLessEqual(clients, self.blocklist())
+            eventually(lambda: self.client.json("mgr", "stat")["active_name"] not in ("", actives[-1]), 60, every=0.1)
+        self.assertLess(len(set(actives)), 4, "one of them was active again")
+        self.assertEqual(len(clients), 4, "with another client")
+        self.wait_done(task)
+        self.assertNotIn("parent", self.info(f"{POOL}/handed"))
+        self.assertEqual(self.digest(f"{POOL}/handed"), before)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ use machine::{Effects, Machine, Time};
 use messenger::{Endpoint, ModeLists, ReadPlan, SocketId};
 use runtime::system;
 use socket::Socket;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -43,6 +43,8 @@ pub struct ClientHost {
     dirty: Vec<SocketId>,
     ready: Vec<SocketId>,
     events: Vec<Event>,
+    /// See [`ClientHost::own_addrs`].
+    own_addrs: BTreeSet<EntityAddr>,
 }
 
 /// The monitors refuse the key.
@@ -81,6 +83,7 @@ impl ClientHost {
             dirty: Vec::new(),
             ready: Vec::new(),
             events: Vec::new(),
+            own_addrs: BTreeSet::new(),
         };
         host.with(|(client, now, fx)| {
             client.set_wall_time(now, system::wall_clock());
@@ -101,6 +104,12 @@ impl ClientHost {
 
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The addresses of this client as the daemons see it, of all sessions so far: one nonce, and an IP address for each interface
+    /// that a session went through.
+    pub fn own_addrs(&self) -> &BTreeSet<EntityAddr> {
+        &self.own_addrs
     }
 
     /// Sends pending messages, waits for sockets or a deadline, and returns events, which may be none.
@@ -267,6 +276,9 @@ impl ClientHost {
     }
 
     fn on_net(&mut self, now: Time, event: NetEvent) {
+        if let NetEvent::Ready { conn, .. } = &event {
+            self.own_addrs.extend(self.endpoint.addrs_seen_by(*conn).into_iter().flat_map(|addrs| addrs.0));
+        }
         self.client.step(now, client::Input::Net(event), &mut self.client_effects);
     }
 

@@ -12,19 +12,25 @@ pub(crate) struct Progress(Rc<State>);
 
 #[derive(Default)]
 struct State {
-    done: Cell<f64>,
+    /// From 0 to 1, once the procedure has told it.
+    done: Cell<Option<f64>>,
     is_canceled: Cell<bool>,
 }
 
 impl Progress {
     pub(crate) fn set(&self, done: u64, total: u64) {
         if total > 0 {
-            self.0.done.set(done as f64 / total as f64);
+            self.0.done.set(Some(done as f64 / total as f64));
         }
     }
 
     /// From 0 to 1.
     pub(crate) fn get(&self) -> f64 {
+        self.told().unwrap_or(0.0)
+    }
+
+    /// `None` before the first step.
+    pub(crate) fn told(&self) -> Option<f64> {
         self.0.done.get()
     }
 

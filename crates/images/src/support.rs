@@ -7,7 +7,7 @@ use crate::lock::latest_map;
 use crate::pool::Pool;
 use crate::purging::{self, Ask, COMMAND_TIMEOUT, SharedPurging, image_pools};
 use crate::remove::unsupported;
-use crate::tasks::{self, Action, Refs, SharedTasks};
+use crate::tasks::{self, Action, Refs, SharedTasks, TaskNews};
 use crate::text::ImageSpec;
 use crate::trash;
 use client::{Client, Event, OpId, WatchEvent, WatchId};
@@ -161,6 +161,11 @@ impl Support {
     /// Answers to commands, by their numbers.
     pub fn take_answers(&mut self) -> Vec<(u64, Answer)> {
         self.cx.take_answers()
+    }
+
+    /// Changes of tasks, for the list of what is under way.
+    pub fn take_news(&mut self) -> Vec<TaskNews> {
+        self.state.tasks.borrow_mut().take_news(self.cx.now())
     }
 
     /// Sentences that an operator should read.

@@ -28,6 +28,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(300);
 /// Tasks that are done are remembered, for a client that repeats its command.
 const DONE_MAX: usize = 50;
+/// Time between two notes of a task's progress, as stock's `Throttle`.
+const NEWS_INTERVAL: Duration = Duration::from_secs(1);
+const NEWS_CANCELED: &str = "Operation canceled";
 /// A task that another manager left waits so long for that manager's watch to end.
 const PATIENCE: Patience = Patience(Duration::from_secs(25));
 
@@ -97,6 +100,25 @@ impl Refs {
     }
 }
 
+/// A change of a task that an operator sees in the list of what is under way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TaskNews {
+    pub id: String,
+    pub message: String,
+    /// Image and action by stock's keys.
+    pub refs: BTreeMap<String, String>,
+    pub state: TaskState,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum TaskState {
+    /// The share that is done, from 0 to 1.
+    UnderWay(f64),
+    Done,
+    /// The reason why nothing is left to do.
+    Failed(String),
+}
+
 pub(crate) struct Task {
     sequence: u64,
     id: String,
@@ -108,10 +130,18 @@ pub(crate) struct Task {
     is_in_progress: bool,
     is_canceled: bool,
     progress: Progress,
+    /// The share that the last news gave; `None` before the first news.
+    shown: Option<f64>,
     patience: Patience,
 }
 
 impl Task {
+    fn news(&self, state: TaskState) -> TaskNews {
+        let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        let refs = self.refs.json().as_object().into_iter().flatten().filter_map(text).collect();
+        TaskNews { id: self.id.clone(), message: self.message.clone(), refs, state }
+    }
+
     fn json(&self) -> Value {
         let mut json = json!({
             "sequence": self.sequence,
@@ -158,6 +188,7 @@ impl Task {
             is_in_progress: false,
             is_canceled: false,
             progress: Progress::default(),
+            shown: None,
             patience: PATIENCE,
         })
     }
@@ -168,6 +199,11 @@ pub(crate) struct Tasks {
     by_sequence: BTreeMap<u64, Task>,
     done: VecDeque<Task>,
     last_sequence: u64,
+    news: Vec<TaskNews>,
+    /// The task under way.
+    current: Option<u64>,
+    /// Of any task's progress.
+    last_news: Option<Time>,
 }
 
 pub(crate) type SharedTasks = Rc<RefCell<Tasks>>;
@@ -218,6 +254,27 @@ impl Tasks {
         }
     }
 
+    /// Changes since the last call. The share of the task under way is among them at most once in [`NEWS_INTERVAL`], and at once when
+    /// it is the task's first.
+    pub(crate) fn take_news(&mut self, now: Time) -> Vec<TaskNews> {
+        let current = self.current.and_then(|sequence| self.by_sequence.get_mut(&sequence));
+        if let Some(task) = current.filter(|task| !task.is_canceled)
+            && let Some(share) = task.progress.told().filter(|share| task.shown != Some(*share))
+            && (task.shown.is_none() || self.last_news.is_none_or(|at| now.since(at) >= NEWS_INTERVAL))
+        {
+            task.shown = Some(share);
+            self.last_news = Some(now);
+            self.news.push(task.news(TaskState::UnderWay(share)));
+        }
+        std::mem::take(&mut self.news)
+    }
+
+    fn tell(&mut self, sequence: u64, state: TaskState) {
+        // The cancellation was its last news.
+        let task = self.by_sequence.get(&sequence).filter(|task| !task.is_canceled);
+        self.news.extend(task.map(|task| task.news(state)));
+    }
+
     /// The task is over. One that was done is remembered.
     fn forget(&mut self, sequence: u64, is_done: bool) {
         if let Some(task) = self.by_sequence.remove(&sequence).filter(|_| is_done) {
@@ -252,6 +309,7 @@ pub(crate) async fn add(tasks: &SharedTasks, pool: &Pool, message: String, refs:
             is_in_progress: false,
             is_canceled: false,
             progress: Progress::default(),
+            shown: None,
             patience: Patience::default(),
         }
     };
@@ -280,7 +338,9 @@ pub(crate) async fn cancel(
     let pool_id = match pool_of_name(cx, &refs.pool) {
         Some(pool_id) => pool_id,
         None => {
-            tasks.borrow_mut().forget(sequence, false);
+            let mut tasks = tasks.borrow_mut();
+            tasks.tell(sequence, TaskState::Failed(NEWS_CANCELED.into()));
+            tasks.forget(sequence, false);
             return errors::no_pool(&refs.pool);
         }
     };
@@ -293,6 +353,7 @@ pub(crate) async fn cancel(
         );
     }
     let mut tasks = tasks.borrow_mut();
+    tasks.tell(sequence, TaskState::Failed(NEWS_CANCELED.into()));
     if let Some(task) = tasks.by_sequence.get_mut(&sequence) {
         task.is_canceled = true;
         task.progress.cancel();
@@ -314,8 +375,8 @@ pub(crate) fn pool_of_name(cx: &Cx, name: &str) -> Option<PoolId> {
 /// The end of an attempt at a task.
 enum End {
     Done,
-    /// It cannot be done, and is not tried again.
-    Failed(String),
+    /// It cannot be done, and is not tried again: for an operator's list, and for the log.
+    Failed(&'static str, String),
     Canceled,
     Retry(String),
     /// The pool is gone, and the table with it.
@@ -347,6 +408,8 @@ async fn carry_out(tasks: &SharedTasks, cx: &Cx, sequence: u64) {
         let mut tasks = tasks.borrow_mut();
         let Some(task) = tasks.by_sequence.get_mut(&sequence) else { return };
         task.is_in_progress = true;
+        tasks.current = Some(sequence);
+        let task = &tasks.by_sequence[&sequence];
         (task.refs.clone(), task.progress.clone(), task.patience, task.key())
     };
     let pool = pool_of_name(cx, &refs.pool).map(|id| Pool::new(cx, id, refs.namespace.as_str()));
@@ -366,6 +429,8 @@ async fn carry_out(tasks: &SharedTasks, cx: &Cx, sequence: u64) {
         }
     }
     let mut tasks = tasks.borrow_mut();
+    let tasks = &mut *tasks;
+    tasks.current = None;
     let Some(task) = tasks.by_sequence.get_mut(&sequence) else { return };
     task.is_in_progress = false;
     task.retry_attempts += 1;
@@ -378,13 +443,26 @@ async fn carry_out(tasks: &SharedTasks, cx: &Cx, sequence: u64) {
             cx.warn(format!("{}: {message}; the next attempt is in {} s", task.message, delay.as_secs()));
             task.retry_message = Some(message);
             task.patience = Patience::default();
+            // The next attempt begins anew.
+            if task.shown.is_some_and(|share| share > 0.0) {
+                task.shown = Some(0.0);
+                tasks.tell(sequence, TaskState::UnderWay(0.0));
+            }
         }
-        End::Done => tasks.forget(sequence, true),
-        End::Failed(message) => {
+        End::Done => {
+            tasks.tell(sequence, TaskState::Done);
+            tasks.forget(sequence, true);
+        }
+        End::Failed(shown, message) => {
             cx.warn(format!("{}: {message}; nothing is left to do", task.message));
+            tasks.tell(sequence, TaskState::Failed(shown.into()));
             tasks.forget(sequence, false);
         }
-        End::Canceled | End::NoPool => tasks.forget(sequence, false),
+        End::NoPool => {
+            tasks.tell(sequence, TaskState::Failed("Pool does not exist".into()));
+            tasks.forget(sequence, false);
+        }
+        End::Canceled => tasks.forget(sequence, false),
     }
 }
 
@@ -409,9 +487,9 @@ async fn attempt(pool: &Pool, refs: &Refs, patience: Patience, progress: &Progre
     match result {
         Ok(()) => End::Done,
         // Its image is gone, or has no parent: nothing is left to do.
-        Err(error @ errno::ENOENT) => End::Failed(errors::rbd(error, &what)),
+        Err(error @ errno::ENOENT) => End::Failed("Image does not exist", errors::rbd(error, &what)),
         Err(error @ errno::EINVAL) if refs.action == Action::Flatten => {
-            End::Failed(errors::rbd(error, &what))
+            End::Failed("Image does not have parent", errors::rbd(error, &what))
         }
         Err(CANCELED) => End::Canceled,
         Err(error) => End::Retry(errors::rbd(error, &what)),
@@ -477,6 +555,42 @@ mod tests {
         let shown = one_line(&task.json());
         let end = r#""retry_message": "why", "retry_attempts": 1, "retry_time": "2026-12-31T23:59:59", "in_progress": true, "progress": 0.25}"#;
         assert!(shown.ends_with(end), "{shown}");
+    }
+
+    #[test]
+    fn news_tell_first_share_then_one_a_second() {
+        let mut tasks = Tasks::default();
+        tasks.load(ROW.as_bytes());
+        tasks.current = Some(3);
+        let second = |n: f64| Time((n * 1e9) as u64);
+        let progress = tasks.by_sequence[&3].progress.clone();
+        assert_eq!(tasks.take_news(second(1.0)), [], "no step yet");
+        let mut shares = Vec::new();
+        for (at, done) in [(1.0, 1), (1.9, 2), (2.0, 2), (9.0, 2), (9.0, 4)] {
+            progress.set(done, 4);
+            shares.extend(tasks.take_news(second(at)).into_iter().map(|news| (at, news.state)));
+        }
+        let under_way = |share| TaskState::UnderWay(share);
+        assert_eq!(shares, [(1.0, under_way(0.25)), (2.0, under_way(0.5)), (9.0, under_way(1.0))]);
+        tasks.tell(3, TaskState::Done);
+        let refs = "action flatten image_id 10351033ec75 image_name c pool_name rbd pool_namespace ";
+        let news = tasks.take_news(second(9.0)).remove(0);
+        let shown: Vec<String> = news.refs.iter().map(|(key, value)| format!("{key} {value}")).collect();
+        assert_eq!((shown.join(" "), news.state), (refs.to_owned(), TaskState::Done));
+        assert_eq!((news.id.as_str(), news.message.as_str()), ("35cc89ee", "Flattening image rbd/c"));
+    }
+
+    #[test]
+    fn canceled_task_has_no_news_after_that() {
+        let mut tasks = Tasks::default();
+        tasks.load(ROW.as_bytes());
+        tasks.current = Some(3);
+        tasks.tell(3, TaskState::Failed(NEWS_CANCELED.into()));
+        tasks.by_sequence.get_mut(&3).unwrap().is_canceled = true;
+        tasks.by_sequence[&3].progress.set(1, 4);
+        tasks.tell(3, TaskState::Done);
+        let told: Vec<TaskState> = tasks.take_news(Time(0)).into_iter().map(|news| news.state).collect();
+        assert_eq!(told, [TaskState::Failed("Operation canceled".into())]);
     }
 
     #[test]

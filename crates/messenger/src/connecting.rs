@@ -1,5 +1,6 @@
 //! The handshake of the side that connects.
 
+use super::config::Config;
 use super::state::{Cx, Fault, Next, Session, Stage};
 use bytes::Bytes;
 use machine::identity::{ClaimedName, Identity};
@@ -208,7 +209,7 @@ impl Session {
             self.client_cookie = cx.cookie();
         }
         let ident = Control::ClientIdent {
-            addrs: self.our_addrs(cx),
+            addrs: self.our_addrs(cx.config),
             target: self.peer.socket,
             id: self.our_number(cx),
             global_seq: self.global_seq,
@@ -223,7 +224,7 @@ impl Session {
 
     fn send_reconnect(&mut self, cx: &mut Cx<'_>) {
         let frame = Control::SessionReconnect {
-            addrs: self.our_addrs(cx),
+            addrs: self.our_addrs(cx.config),
             client_cookie: self.client_cookie,
             server_cookie: self.server_cookie,
             global_seq: self.global_seq,
@@ -247,7 +248,7 @@ impl Session {
     }
 
     /// Our configured addresses. A blank IP is replaced by the one that the peer sees.
-    fn our_addrs(&self, cx: &Cx<'_>) -> EntityAddrVec {
+    pub(super) fn our_addrs(&self, config: &Config) -> EntityAddrVec {
         let seen = self.peer_sees_us_as.and_then(|a| a.socket);
         let learn = |a: &EntityAddr| match (a.socket, seen) {
             (None, Some(s)) => {
@@ -258,7 +259,7 @@ impl Session {
             }
             _ => *a,
         };
-        EntityAddrVec(cx.config.addrs.0.iter().map(learn).collect())
+        EntityAddrVec(config.addrs.0.iter().map(learn).collect())
     }
 }
 

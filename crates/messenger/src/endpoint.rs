@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use wire::cephx::RotatingKeys;
 use wire::frames::WriteQueue;
-use wire::types::{EntityAddr, EntityName};
+use wire::types::{EntityAddr, EntityAddrVec, EntityName};
 
 /// One socket, for its life; never reused within a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -140,6 +140,12 @@ impl Endpoint {
             long: None,
             inflow,
         }
+    }
+
+    /// Our addresses as the peer of this session sees them, once it has said so.
+    pub fn addrs_seen_by(&self, conn: ConnId) -> Option<EntityAddrVec> {
+        let session = self.sessions.get(&conn).filter(|session| session.peer_sees_us_as.is_some())?;
+        Some(session.our_addrs(&self.config))
     }
 
     /// The host has accepted a socket. Its bytes come as [`Input::Received`] under the returned id.

@@ -6,7 +6,7 @@ use crate::caps::Caps;
 use crate::commands::{self, Asker, Reaction, View};
 use crate::configs::Configs;
 use crate::crashes::Crashes;
-use crate::progress::RecoveryProgress;
+use crate::progress::ProgressEvents;
 use command::Answer;
 use machine::Random;
 use placement::crush::edit::{insert, new_map};
@@ -119,7 +119,7 @@ pub(crate) fn react(pg_map: &PgMap, command: &str) -> Reaction {
 
 pub(crate) fn react_as(pg_map: &PgMap, now: UTime, caps: &Caps, command: &str) -> Reaction {
     let (configs, connected) = (Configs::default(), [0, 1].into());
-    let progress = RecoveryProgress::new(Random::from_number(1));
+    let progress = ProgressEvents::new(Random::from_number(1));
     let view = View {
         osd_rates: &|_| Default::default(),
         now,

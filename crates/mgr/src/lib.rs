@@ -44,5 +44,6 @@ mod stock_tests;
 mod tests;
 
 pub use commands::descriptions;
-pub use manager::{Config, Effect, ImagesOrder, Input, Manager, May, SERVICES};
+pub use manager::{Config, Effect, ImagesNews, ImagesOrder, Input, Manager, May, SERVICES};
 pub use pg_map::PgMap;
+pub use progress::{TaskEvent, TaskState};

@@ -12,7 +12,7 @@ use crate::configs::Configs;
 use crate::daemon_counters::DaemonCounters;
 use crate::metrics::{self, Page};
 use crate::options::MgrOptions;
-use crate::progress::RecoveryProgress;
+use crate::progress::ProgressEvents;
 use crate::services::{Origin, Services};
 use crate::{PgMap, descriptions};
 use asked::{Caller, Form, Relay};
@@ -20,7 +20,7 @@ use codec::Encode;
 use command::options::Layers;
 use command::options::report::Reported;
 use command::{Answer, object};
-pub use images::{ImagesOrder, May};
+pub use images::{ImagesNews, ImagesOrder, May};
 use machine::gate::{Gate, Refused};
 use machine::identity::Capabilities;
 use machine::net::{NetEffect, NetEvent, Peer};
@@ -79,6 +79,7 @@ pub enum Input {
         number: u64,
         answer: Answer,
     },
+    ImagesNews(ImagesNews),
 }
 
 #[derive(Debug)]
@@ -99,7 +100,7 @@ pub struct Manager {
     session: MonSession,
     map: Option<Arc<OsdMap>>,
     pg_map: PgMap,
-    progress: RecoveryProgress,
+    progress: ProgressEvents,
     peers: BTreeMap<ConnId, Reporter>,
     services: Services,
     crash_store: crash_store::CrashStore,
@@ -159,7 +160,7 @@ impl Manager {
             session,
             map: None,
             pg_map: PgMap::default(),
-            progress: RecoveryProgress::new(random),
+            progress: ProgressEvents::new(random),
             peers: BTreeMap::new(),
             services: Services::default(),
             crash_store: crash_store::CrashStore::default(),
@@ -291,7 +292,14 @@ impl Manager {
         if !self.session.is_connected() {
             return;
         }
-        let beacon = MMgrBeacon {
+        let beacon = self.beacon();
+        self.with_session(now, fx, |session, fx| {
+            session.send(Message::new(beacon), fx);
+        });
+    }
+
+    fn beacon(&self) -> MMgrBeacon {
+        MMgrBeacon {
             paxos: PaxosHeader::default(),
             addrs: self.config.addrs.clone(),
             gid: self.session.global_id(),
@@ -304,12 +312,9 @@ impl Manager {
             services: self.config.services.clone(),
             modules: Vec::new(),
             features: wire::features::SUPPORTED.0,
-            client_addrs: Vec::new(),
-            client_names: Vec::new(),
-        };
-        self.with_session(now, fx, |session, fx| {
-            session.send(Message::new(beacon), fx);
-        });
+            client_names: self.images.addrs.iter().map(|_| images::CLIENT_NAME.to_owned()).collect(),
+            client_addrs: self.images.addrs.clone().into_iter().collect(),
+        }
     }
 
     fn send_digest(&mut self, now: Time, fx: Fx<'_>) {
@@ -557,6 +562,7 @@ impl Machine for Manager {
         match input {
             Input::Net(event) => self.on_net(now, event, effects),
             Input::ImagesAnswer { number, answer } => self.on_images_answer(number, answer, effects),
+            Input::ImagesNews(news) => self.on_images_news(now, news, effects),
             Input::Deadline { wall } => {
                 self.clock.follow(now, wall);
                 if self.session.next_deadline().is_some_and(|at| at <= now) {

@@ -1,6 +1,6 @@
-//! Progress of recovery, for `ceph progress` and the progress lines of `ceph -s` (the `progress` module of stock).
+//! Progress of recovery and of tasks, for `ceph progress` and the progress lines of `ceph -s` (the `progress` module of stock).
 //!
-//! One event stands for all recovery and backfill of the cluster. It begins when a PG starts or waits to recover, and
+//! Each task on block images has an event, from its first step on. One more event stands for all recovery and backfill of the cluster. It begins when a PG starts or waits to recover, and
 //! ends when none does. Its share is objects recovered since it began, of those and the objects that PGs in recovery
 //! still lack or have misplaced. Stock's share counts clean PGs, and its event begins only beside another one.
 
@@ -15,7 +15,7 @@ use wire::types::{PgState, ProgressEvent, UTime};
 const LOOK_INTERVAL_S: u32 = 5;
 /// As stock's `max_completed_events`.
 const COMPLETED_MAX: usize = 50;
-const MESSAGE: &str = "Global Recovery Event";
+const RECOVERY: &str = "Global Recovery Event";
 const RECOVERING: [PgState; 6] = [
     PgState::RECOVERING,
     PgState::RECOVERY_WAIT,
@@ -25,24 +25,69 @@ const RECOVERING: [PgState; 6] = [
     PgState::BACKFILL_TOOFULL,
 ];
 
+/// A task of another part of the manager, as that part last told it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TaskEvent {
+    pub id: String,
+    pub message: String,
+    /// The task's subject.
+    pub refs: BTreeMap<String, String>,
+    pub state: TaskState,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum TaskState {
+    /// The share that is done, from 0 to 1.
+    UnderWay(f64),
+    Done,
+    /// The reason of the failure.
+    Failed(String),
+}
+
+#[derive(Clone)]
+enum Refs {
+    Global,
+    Task(BTreeMap<String, String>),
+}
+
+impl Refs {
+    fn json(&self) -> Json {
+        match self {
+            Refs::Global => Json::array([Json::array(["global", ""])]),
+            Refs::Task(refs) => {
+                Json::Object(refs.iter().map(|(k, v)| (k.clone().into(), v.as_str().into())).collect())
+            }
+        }
+    }
+}
+
+#[derive(Clone)]
 struct Event {
     id: String,
+    message: String,
+    refs: Refs,
     started: UTime,
-    /// The cluster's count of recovered objects at the start.
-    recovered_before: u64,
     /// 0 to 1.
     share: f64,
 }
 
 struct Completed {
-    id: String,
-    started: UTime,
+    event: Event,
     finished: UTime,
+    failure: Option<String>,
 }
 
-pub(crate) struct RecoveryProgress {
+struct Recovery {
+    event: Event,
+    /// The cluster's count of recovered objects at the start.
+    recovered_before: u64,
+}
+
+pub(crate) struct ProgressEvents {
     is_on: bool,
-    event: Option<Event>,
+    recovery: Option<Recovery>,
+    /// By their ids.
+    tasks: BTreeMap<String, Event>,
     completed: VecDeque<Completed>,
     looked: UTime,
     random: Random,
@@ -56,9 +101,16 @@ pub(crate) enum Setting {
     Clear,
 }
 
-impl RecoveryProgress {
-    pub fn new(random: Random) -> RecoveryProgress {
-        RecoveryProgress { is_on: true, event: None, completed: VecDeque::new(), looked: UTime::ZERO, random }
+impl ProgressEvents {
+    pub fn new(random: Random) -> ProgressEvents {
+        ProgressEvents {
+            is_on: true,
+            recovery: None,
+            tasks: BTreeMap::new(),
+            completed: VecDeque::new(),
+            looked: UTime::ZERO,
+            random,
+        }
     }
 
     pub fn is_on(&self) -> bool {
@@ -67,7 +119,8 @@ impl RecoveryProgress {
 
     pub fn set(&mut self, setting: Setting) {
         if setting != Setting::On {
-            (self.event, self.completed) = (None, VecDeque::new());
+            (self.recovery, self.completed) = (None, VecDeque::new());
+            self.tasks.clear();
         }
         self.is_on = match setting {
             Setting::On => true,
@@ -86,11 +139,8 @@ impl RecoveryProgress {
         let pgs = pg_map.pgs.values().filter(|stat| is_recovering(stat.state));
         let sums: Vec<_> = pgs.map(|stat| stat.stats.sum).collect();
         if sums.is_empty() {
-            if let Some(Event { id, started, .. }) = self.event.take() {
-                self.completed.push_back(Completed { id, started, finished: now });
-                if self.completed.len() > COMPLETED_MAX {
-                    self.completed.pop_front();
-                }
+            if let Some(Recovery { event, .. }) = self.recovery.take() {
+                self.complete(event, now, None);
             }
             return;
         }
@@ -98,56 +148,102 @@ impl RecoveryProgress {
             sums.iter().map(|sum| (sum.num_objects_degraded + sum.num_objects_misplaced).max(0) as u64).sum();
         let recovered = pg_map.recovered_objects;
         let random = &mut self.random;
-        let event = self.event.get_or_insert_with(|| Event {
-            id: uuid(random),
-            started: now,
+        let recovery = self.recovery.get_or_insert_with(|| Recovery {
+            event: Event {
+                id: uuid(random),
+                message: RECOVERY.to_owned(),
+                refs: Refs::Global,
+                started: now,
+                share: 0.0,
+            },
             recovered_before: recovered,
-            share: 0.0,
         });
-        let done = recovered - event.recovered_before;
-        event.share = match done + left {
+        let done = recovered - recovery.recovered_before;
+        recovery.event.share = match done + left {
             // All objects are there; the PGs have yet to say that they are clean.
             0 => 1.0,
             work => done as f64 / work as f64,
         };
     }
 
+    /// A task has begun, gone on or ended. An event begins with the first news of its task.
+    pub fn on_task(&mut self, now: UTime, task: TaskEvent) {
+        if !self.is_on {
+            return;
+        }
+        let TaskEvent { id, message, refs, state } = task;
+        let begun = || Event { id: id.clone(), message, refs: Refs::Task(refs), started: now, share: 0.0 };
+        let event = self.tasks.entry(id.clone()).or_insert_with(begun);
+        let failure = match state {
+            TaskState::UnderWay(share) => {
+                event.share = share.clamp(0.0, 1.0);
+                return;
+            }
+            TaskState::Done => None,
+            TaskState::Failed(why) => Some(why),
+        };
+        if let Some(event) = self.tasks.remove(&id) {
+            self.complete(event, now, failure);
+        }
+    }
+
+    /// Those that told of tasks begin anew, or have gone.
+    pub fn forget_tasks(&mut self) {
+        self.tasks.clear();
+    }
+
+    fn complete(&mut self, event: Event, now: UTime, failure: Option<String>) {
+        self.completed.push_back(Completed { event, finished: now, failure });
+        if self.completed.len() > COMPLETED_MAX {
+            self.completed.pop_front();
+        }
+    }
+
+    /// The last to begin comes first.
+    fn under_way(&self) -> Vec<&Event> {
+        let recovery = self.recovery.iter().map(|recovery| &recovery.event);
+        let mut events: Vec<&Event> = recovery.chain(self.tasks.values()).collect();
+        events.sort_by_key(|event| std::cmp::Reverse(event.started));
+        events
+    }
+
     /// For the monitor, which shows them in `ceph -s`.
     pub fn events(&self, now: UTime) -> BTreeMap<String, ProgressEvent> {
-        let event = self.event.iter().map(|event| {
-            let message = two_lines(event.age(now), event.share, event.remaining_s(now), 6);
+        let shown = self.under_way().into_iter().map(|event| {
+            let message = two_lines(event, event.age(now), event.share, event.remaining_s(now), 6);
             (event.id.clone(), ProgressEvent { message, progress: event.share as f32, add_to_status: true })
         });
-        event.collect()
+        shown.collect()
     }
 
     pub fn text(&self, now: UTime) -> Option<String> {
-        if self.event.is_none() && self.completed.is_empty() {
+        let under_way = self.under_way();
+        if under_way.is_empty() && self.completed.is_empty() {
             return None;
         }
         let mut text = String::new();
-        if let Some(event) = &self.event {
-            text += &(two_lines(event.age(now), event.share, event.remaining_s(now), 4) + "\n");
+        for event in under_way {
+            text += &(two_lines(event, event.age(now), event.share, event.remaining_s(now), 4) + "\n");
         }
         if !self.completed.is_empty() {
             text.push('\n');
         }
-        for event in &self.completed {
-            let lines = two_lines(Age::between(event.started, event.finished), 1.0, None, 4);
-            text += &format!("[Complete]: {lines}\n");
+        for Completed { event, finished, failure } in &self.completed {
+            let lines = two_lines(event, Age::between(event.started, *finished), 1.0, None, 4);
+            let how = if failure.is_some() { "Failed" } else { "Complete" };
+            text += &format!("[{how}]: {lines}\n");
         }
         Some(text)
     }
 
     pub fn json(&self, now: UTime) -> Json {
-        let refs = || Json::array([Json::array(["global", ""])]);
-        let events = self.event.iter().map(|event| {
+        let events = self.under_way().into_iter().map(|event| {
             let mut json = object! {
                 "duration" => format!("({})", event.age(now)),
                 "id" => event.id.as_str(),
-                "message" => MESSAGE,
+                "message" => event.message.as_str(),
                 "progress" => event.share,
-                "refs" => refs(),
+                "refs" => event.refs.json(),
                 "started_at" => event.started.as_secs_f64(),
             };
             match event.remaining_s(now) {
@@ -156,16 +252,21 @@ impl RecoveryProgress {
             }
             json
         });
-        let completed = self.completed.iter().map(|event| {
-            object! {
+        let completed = self.completed.iter().map(|Completed { event, finished, failure }| {
+            let mut json = object! {
                 // The colon is part of stock's key.
                 "add_to_ceph_s:" => true,
-                "finished_at" => event.finished.as_secs_f64(),
-                "id" => event.id.as_str(),
-                "message" => MESSAGE,
-                "refs" => refs(),
-                "started_at" => event.started.as_secs_f64(),
+            };
+            if let Some(why) = failure {
+                json.push("failed", true);
+                json.push("failure_message", why.as_str());
             }
+            json.push("finished_at", finished.as_secs_f64());
+            json.push("id", event.id.as_str());
+            json.push("message", event.message.as_str());
+            json.push("refs", event.refs.json());
+            json.push("started_at", event.started.as_secs_f64());
+            json
         });
         object! { "completed" => Json::array(completed), "events" => Json::array(events) }
     }
@@ -186,7 +287,7 @@ impl Event {
 }
 
 /// `Global Recovery Event (30s)`, and under it a bar with the time that is left.
-fn two_lines(age: Age, share: f64, remaining_s: Option<u64>, indent: usize) -> String {
+fn two_lines(event: &Event, age: Age, share: f64, remaining_s: Option<u64>, indent: usize) -> String {
     const BAR: usize = 28;
     let done = (share * BAR as f64) as usize;
     let remaining = match remaining_s.filter(|seconds| *seconds > 0) {
@@ -194,7 +295,8 @@ fn two_lines(age: Age, share: f64, remaining_s: Option<u64>, indent: usize) -> S
         None => String::new(),
     };
     let (bar, rest) = ("=".repeat(done), ".".repeat(BAR - done));
-    format!("{MESSAGE} ({age})\n{:indent$}[{bar}{rest}] {remaining}", "")
+    let message = &event.message;
+    format!("{message} ({age})\n{:indent$}[{bar}{rest}] {remaining}", "")
 }
 
 fn uuid(random: &mut Random) -> String {
@@ -224,7 +326,7 @@ mod tests {
     #[test]
     fn event_begins_with_recovery_and_ends_with_it() {
         let mut m = pg_map();
-        let mut progress = RecoveryProgress::new(Random::from_number(1));
+        let mut progress = ProgressEvents::new(Random::from_number(1));
         recover(&mut m, "active+undersized+degraded", 100, 40);
         progress.look(at(0), &m);
         assert!(progress.events(at(0)).is_empty(), "nothing can recover while the OSD is away");
@@ -259,10 +361,54 @@ mod tests {
         );
     }
 
+    fn task(id: &str, state: TaskState) -> TaskEvent {
+        let refs = [("action", "flatten"), ("origin", "rbd_support")];
+        let refs = refs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        TaskEvent { id: id.into(), message: format!("Flattening image rbd/{id}"), refs, state }
+    }
+
+    #[test]
+    fn task_has_an_event_from_first_news_to_its_end() {
+        let mut progress = ProgressEvents::new(Random::from_number(1));
+        progress.on_task(at(0), task("a", TaskState::UnderWay(0.25)));
+        progress.on_task(at(5), task("b", TaskState::UnderWay(0.0)));
+        progress.on_task(at(10), task("a", TaskState::UnderWay(0.5)));
+        let lines = "Flattening image rbd/b (5s)\n    [............................] \n\
+                     Flattening image rbd/a (10s)\n    [==============..............] (remaining: 10s)\n";
+        assert_eq!(progress.text(at(10)).unwrap(), lines);
+        let events = progress.events(at(10));
+        assert_eq!((events["a"].progress, events["b"].add_to_status), (0.5, true));
+        let refs = r#""refs":{"action":"flatten","origin":"rbd_support"},"#;
+        let shown = progress.json(at(10)).compact();
+        assert!(shown.contains(refs) && shown.contains(r#""time_remaining":null"#), "{shown}");
+
+        progress.on_task(at(20), task("a", TaskState::Done));
+        progress.on_task(at(20), task("b", TaskState::Failed("Operation canceled".into())));
+        progress.on_task(at(20), task("c", TaskState::Done));
+        assert!(progress.events(at(20)).is_empty());
+        let shown = progress.json(at(20)).compact();
+        let failed = r#"{"add_to_ceph_s:":true,"failed":true,"failure_message":"Operation canceled","finished_at":1800000020,"#;
+        assert!(shown.contains(failed) && shown.contains(r#""id":"c""#), "{shown}");
+        let text = progress.text(at(20)).unwrap();
+        assert!(text.contains("[Complete]: Flattening image rbd/a (20s)\n"), "{text}");
+        assert!(text.contains("[Failed]: Flattening image rbd/b (15s)\n"), "{text}");
+    }
+
+    #[test]
+    fn tasks_of_an_ended_client_leave_no_event() {
+        let mut progress = ProgressEvents::new(Random::from_number(1));
+        progress.on_task(at(0), task("a", TaskState::UnderWay(0.25)));
+        progress.forget_tasks();
+        assert_eq!(progress.text(at(0)), None);
+        progress.set(Setting::Off);
+        progress.on_task(at(0), task("a", TaskState::UnderWay(0.25)));
+        assert_eq!(progress.text(at(0)), None, "switched off");
+    }
+
     #[test]
     fn switched_off_progress_forgets_and_stays_silent() {
         let mut m = pg_map();
-        let mut progress = RecoveryProgress::new(Random::from_number(1));
+        let mut progress = ProgressEvents::new(Random::from_number(1));
         recover(&mut m, "active+recovering+degraded", 0, 40);
         progress.look(at(5), &m);
         progress.set(Setting::Clear);

@@ -17,6 +17,8 @@ option_set! {
         auth_ticket_ttl: Duration = "auth_mon_ticket_ttl",
         service_ticket_ttl: Duration = "auth_service_ticket_ttl",
         mgr_beacon_grace: Duration = "mon_mgr_beacon_grace",
+        /// Seconds.
+        mgr_blocklist_interval: f64 = "mon_mgr_blocklist_interval",
         osd_adjust_down_out_interval: bool = "mon_osd_adjust_down_out_interval",
         osd_adjust_heartbeat_grace: bool = "mon_osd_adjust_heartbeat_grace",
         osd_auto_mark_auto_out_in: bool = "mon_osd_auto_mark_auto_out_in",

@@ -9,7 +9,7 @@ use machine::net::*;
 use std::time::Duration;
 use wire::cephx::{Key, KeyKind, METHOD_CEPHX, METHOD_NONE};
 use wire::frames::{MODE_CRC, MODE_SECURE};
-use wire::types::{EntityAddr, EntityAddrVec, EntityKind, UTime};
+use wire::types::{AddrKind, EntityAddr, EntityAddrVec, EntityKind, UTime};
 
 const MON: usize = 0;
 const OSD: usize = 1;
@@ -225,4 +225,22 @@ fn refused_connection_closes_the_session() {
     w.nodes[MON].addr = "10.0.0.99:1".parse().unwrap();
     connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
     assert!(matches!(w.nodes[CLIENT].closed()[..], [CloseReason::Broken(_)]));
+}
+
+#[test]
+fn client_learns_its_address_from_its_peer() {
+    let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC]);
+    let blank = EntityAddr { kind: AddrKind::MSGR2, nonce: 9, socket: None };
+    w.nodes.pop();
+    w.add(EntityKind::CLIENT, -1, |c| {
+        c.methods = vec![METHOD_CEPHX];
+        c.modes = ModeLists::all(&[MODE_CRC]);
+        c.addrs = blank.into();
+    });
+    assert_eq!(w.nodes[CLIENT].endpoint.addrs_seen_by(TO_MON), None);
+    let credentials = with_key(&w);
+    connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
+    let learned = w.nodes[CLIENT].endpoint.addrs_seen_by(TO_MON).unwrap();
+    assert_eq!(learned.0, [EntityAddr { socket: Some(([10, 0, 0, 3], 0).into()), ..blank }]);
+    assert_eq!(w.nodes[MON].peers()[0].1.addrs, learned, "the monitor knows it by this");
 }

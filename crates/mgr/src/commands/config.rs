@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::PgMap;
     use crate::configs::Configs;
-    use crate::progress::RecoveryProgress;
+    use crate::progress::ProgressEvents;
     use command::options::{Identity, Layers};
     use machine::Random;
     use wire::types::{UTime, Uuid};
@@ -125,7 +125,7 @@ mod tests {
             fsid: Uuid::default(),
             pg_map: &PgMap::default(),
             configs: &configs,
-            progress: &RecoveryProgress::new(Random::from_number(1)),
+            progress: &ProgressEvents::new(Random::from_number(1)),
             crashes: &Default::default(),
             balancer: &crate::balancer::Balancer::default(),
             services: &Default::default(),

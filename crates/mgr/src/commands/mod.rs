@@ -29,7 +29,7 @@ use crate::balancer::Balancer;
 use crate::caps::{Access, Caps, Request};
 use crate::configs::Configs;
 use crate::crashes::{Change, Crashes};
-use crate::progress::{RecoveryProgress, Setting};
+use crate::progress::{ProgressEvents, Setting};
 use crate::services::Services;
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
@@ -46,7 +46,7 @@ pub(crate) struct View<'a> {
     pub fsid: Uuid,
     pub pg_map: &'a PgMap,
     pub configs: &'a Configs,
-    pub progress: &'a RecoveryProgress,
+    pub progress: &'a ProgressEvents,
     pub crashes: &'a Crashes,
     pub balancer: &'a Balancer,
     pub services: &'a Services,

@@ -5,11 +5,16 @@ use super::asked::Caller;
 use super::{Effect, Fx, Manager};
 use crate::caps::{Access, Request};
 use crate::commands::IMAGES_MODULE;
+use crate::progress::TaskEvent;
 use command::{Answer, Args};
-use machine::ConnId;
+use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use wire::types::EntityAddrVec;
+
+/// The name of the host's client in beacons, as that of a stock manager's module.
+pub(super) const CLIENT_NAME: &str = "rbd_support";
 
 /// A caller's permission: `(pool, namespace)` to true where it may act.
 #[derive(Clone)]
@@ -31,6 +36,16 @@ pub enum ImagesOrder {
     Command { number: u64, text: String, may: May },
 }
 
+/// News of the host's work on block images.
+#[derive(Clone, Debug)]
+pub enum ImagesNews {
+    /// A client begins its work, without tasks so far. Its addresses follow.
+    Began,
+    /// The addresses of the client, as OSDs and monitors see it. They are fenced when this manager fails.
+    Client(EntityAddrVec),
+    Task(TaskEvent),
+}
+
 /// Commands that the host has not answered.
 #[derive(Default)]
 pub(super) struct Images {
@@ -38,6 +53,8 @@ pub(super) struct Images {
     waiting: BTreeMap<u64, Caller>,
     /// The schedule that the host knows.
     schedule: String,
+    /// Of the host's client, once it has a connection.
+    pub(super) addrs: Option<EntityAddrVec>,
 }
 
 impl Images {
@@ -50,6 +67,32 @@ impl Manager {
     pub(super) fn set_active(&mut self, is_active: bool, fx: Fx<'_>) {
         if std::mem::replace(&mut self.is_active, is_active) != is_active {
             fx.push(Effect::Images(ImagesOrder::SetActive(is_active)));
+            self.images.addrs = None;
+            self.progress.forget_tasks();
+        }
+    }
+
+    pub(super) fn on_images_news(&mut self, now: Time, news: ImagesNews, fx: Fx<'_>) {
+        // The last words of a client whose manager is no longer active.
+        if !self.is_active {
+            return;
+        }
+        match news {
+            ImagesNews::Began => {
+                self.images.addrs = None;
+                self.progress.forget_tasks();
+            }
+            // At once: from now on the client may have locks and watches.
+            ImagesNews::Client(addrs) if self.images.addrs.as_ref() != Some(&addrs) => {
+                self.images.addrs = Some(addrs);
+                self.send_beacon(now, fx);
+            }
+            ImagesNews::Client(_) => {}
+            ImagesNews::Task(mut task) => {
+                task.refs.insert("origin".to_owned(), CLIENT_NAME.to_owned());
+                self.progress.on_task(self.clock.at(now), task);
+                self.note_news(now);
+            }
         }
     }
 
@@ -91,8 +134,10 @@ mod tests {
     use super::super::asked::tests::{CLIENT, answers, command_with, served};
     use super::*;
     use crate::caps::Caps;
+    use crate::progress::TaskState;
     use command::errno;
     use machine::Effects;
+    use wire::types::EntityAddr;
 
     fn ask(manager: &mut Manager, text: &str) -> (Vec<(u64, May)>, Vec<Answer>) {
         let effects = command_with(manager, text, b"");
@@ -143,6 +188,52 @@ mod tests {
         assert_eq!(ask(&mut manager, ADD).1[0].result, -errno::EACCES);
         limit(&mut manager, "allow service osd rw");
         assert_eq!(ask(&mut manager, LIST).1[0].result, -errno::EACCES);
+    }
+
+    fn task() -> ImagesNews {
+        let state = TaskState::UnderWay(0.5);
+        ImagesNews::Task(TaskEvent { id: "t".into(), message: "m".into(), refs: BTreeMap::new(), state })
+    }
+
+    #[test]
+    fn client_is_in_beacons_while_manager_is_active() {
+        let mut manager = served();
+        let mut fx = Effects::new();
+        let client = |nonce| EntityAddrVec::one(EntityAddr { nonce, ..EntityAddr::default() });
+        let named = |manager: &Manager| {
+            let beacon = manager.beacon();
+            (beacon.client_names, beacon.client_addrs)
+        };
+        let none = (vec![], vec![]);
+        manager.on_images_news(Time(5), ImagesNews::Client(client(7)), &mut fx);
+        assert_eq!(named(&manager), none, "it is not active");
+        manager.set_active(true, &mut fx);
+        for nonce in [7, 8] {
+            manager.on_images_news(Time(5), ImagesNews::Began, &mut fx);
+            assert_eq!(named(&manager), none);
+            manager.on_images_news(Time(5), ImagesNews::Client(client(nonce)), &mut fx);
+            assert_eq!(named(&manager), (vec!["rbd_support".to_owned()], vec![client(nonce)]));
+        }
+        manager.set_active(false, &mut fx);
+        assert_eq!(named(&manager), none);
+    }
+
+    #[test]
+    fn tasks_are_in_progress_until_manager_is_not_active() {
+        let mut manager = served();
+        let mut fx = Effects::new();
+        let json = r#"{"prefix":"progress json"}"#;
+        let events = |manager: &mut Manager| {
+            let answers = answers(command_with(manager, json, b""));
+            String::from_utf8_lossy(&answers[0].body).matches(r#""origin": "rbd_support""#).count()
+        };
+        manager.on_images_news(Time(5), task(), &mut fx);
+        assert_eq!(events(&mut manager), 0, "it is not active");
+        manager.set_active(true, &mut fx);
+        manager.on_images_news(Time(5), task(), &mut fx);
+        assert!(events(&mut manager) == 1 && manager.digest_at.is_some());
+        manager.set_active(false, &mut fx);
+        assert_eq!(events(&mut manager), 0);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use super::log::addrs_json;
 use super::{Answer, Command, Ctx, Outcome, commands};
+use crate::osd_step::{sealed, step_after};
 use crate::proposal::Change;
 use command::errno::{ENOENT, EPERM};
 use command::{Json, object};
 use wire::text::{Age, stamp};
-use wire::types::{Epoch, MgrMap, UTime};
+use wire::types::{AddrKind, EntityAddr, EntityAddrVec, Epoch, MgrMap, OsdMap, UTime};
 
 pub(super) const COMMANDS: &[Command] = commands! {
     "mgr stat", "say which manager is active", "mgr", "r", stat;
@@ -47,7 +48,8 @@ pub(super) fn summary_plain(ctx: &Ctx<'_>) -> String {
     format!("{}({state}{since}){standbys}", map.active_name)
 }
 
-/// The next map, in which the active manager is gone and the first that waits takes its place.
+/// The next map, in which the active manager is gone and the first that waits takes its place. `osd_epoch` is the epoch of the OSDMap
+/// that [`fence`] makes.
 pub(crate) fn without_active(map: &MgrMap, now: UTime, osd_epoch: Epoch) -> MgrMap {
     let mut standbys = map.standbys.clone();
     let (active_gid, next) = standbys.pop_first().unwrap_or_default();
@@ -60,8 +62,36 @@ pub(crate) fn without_active(map: &MgrMap, now: UTime, osd_epoch: Epoch) -> MgrM
         available: false,
         active_change: now,
         standbys,
+        services: Default::default(),
+        clients: Vec::new(),
         last_failure_osd_epoch: osd_epoch,
         ..map.clone()
+    }
+}
+
+/// Puts the active manager and its clients on the blocklist for so many seconds, but for addresses in `living`. Watches of the clients
+/// end at once, and their locks can be broken. The change of the OSDMap, and its epoch; without an address that counts there is no
+/// change. Facts: `MgrMonitor::drop_active`.
+pub(crate) fn fence(
+    map: &MgrMap,
+    living: &[EntityAddrVec],
+    osdmap: &OsdMap,
+    now: UTime,
+    seconds: f64,
+) -> (Option<Change>, Epoch) {
+    let lives = |addr: &EntityAddr| living.iter().any(|addrs| addrs.0.contains(addr));
+    let all = [&map.active_addrs].into_iter().chain(map.clients.iter().map(|(_, addrs)| addrs));
+    let gone = all.flat_map(|addrs| &addrs.0).filter(|addr| addr.socket.is_some() && !lives(addr));
+    let until = UTime::from_nanos(now.as_nanos().saturating_add((seconds.max(0.0) * 1e9) as u64));
+    let mut step = step_after(osdmap, now);
+    // A client is the same whatever protocol it speaks.
+    step.new_blocklist = gone.map(|addr| (EntityAddr { kind: AddrKind::ANY, ..*addr }, until)).collect();
+    if step.new_blocklist.is_empty() {
+        return (None, osdmap.epoch);
+    }
+    match sealed(step, osdmap) {
+        None => (None, osdmap.epoch),
+        change => (change, osdmap.epoch + 1),
     }
 }
 
@@ -70,7 +100,10 @@ fn fail(ctx: &mut Ctx<'_>) -> Outcome {
     let who = ctx.args.text("who").unwrap_or_else(|| map.active_name.clone());
     let is_named = |gid: u64, name: &str| name == who || gid.to_string() == who;
     let next = if map.active_gid != 0 && is_named(map.active_gid, &map.active_name) {
-        without_active(map, ctx.now, ctx.state.osdmap().epoch)
+        let (change, epoch) =
+            fence(map, &[], ctx.state.osdmap(), ctx.now, ctx.options.mgr_blocklist_interval);
+        ctx.changes.extend(change);
+        without_active(map, ctx.now, epoch)
     } else if let Some(gid) = map.standbys.values().find(|s| is_named(s.gid, &s.name)).map(|s| s.gid) {
         let mut next = MgrMap { epoch: map.epoch + 1, ..map.clone() };
         next.standbys.remove(&gid);

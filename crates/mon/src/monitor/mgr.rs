@@ -2,7 +2,7 @@
 
 use super::{Monitor, Turn};
 use crate::caps::Allow;
-use crate::commands::mgr::without_active;
+use crate::commands::mgr::{fence, without_active};
 use crate::proposal::Change;
 use crate::state::State;
 use codec::{Encode, Features};
@@ -10,7 +10,7 @@ use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::{Body, MMgrBeacon, MMonMgrReport, MessageBody};
-use wire::types::{EntityKind, LogPriority, ManagerStandby, MgrMap};
+use wire::types::{EntityAddrVec, EntityKind, LogPriority, ManagerStandby, MgrMap};
 
 const GRACE_MIN: Duration = Duration::from_secs(1);
 
@@ -27,6 +27,14 @@ impl MgrWatch {
         let standbys = state.mgrmap.standbys.keys().map(|gid| (*gid, now)).collect();
         MgrWatch { last_beacon: now, standbys }
     }
+}
+
+/// The clients that a beacon names, as the map has them. Beacons before version 11 have addresses alone.
+fn clients_of(m: &MMgrBeacon) -> Vec<(String, EntityAddrVec)> {
+    let names = m.client_names.iter().cloned().chain(std::iter::repeat(String::new()));
+    let mut clients: Vec<_> = names.zip(m.client_addrs.iter().cloned()).collect();
+    clients.sort_by(|a, b| a.0.cmp(&b.0));
+    clients
 }
 
 impl Monitor {
@@ -56,9 +64,11 @@ impl Monitor {
             return;
         }
         let map = &self.states.head().mgrmap;
+        let clients = clients_of(m);
         if map.active_gid == m.gid {
             self.mgr.last_beacon = turn.now;
-            if map.available == m.available && map.active_addrs == m.addrs && !map.active_addrs.0.is_empty() {
+            let is_known = map.available == m.available && map.active_addrs == m.addrs;
+            if is_known && map.clients == clients && !map.active_addrs.0.is_empty() {
                 return;
             }
         } else if map.active_gid != 0 && map.active_name != m.name {
@@ -66,6 +76,15 @@ impl Monitor {
         }
         let now = self.wall(turn.now);
         let is_new = map.active_gid != m.gid;
+        let has_restarted = is_new && map.active_gid != 0;
+        // Its former life may have left locks and watches. A process that only has a new session lives on.
+        let (fencing, fenced_epoch) = if has_restarted {
+            let living: Vec<EntityAddrVec> = m.client_addrs.iter().chain([&m.addrs]).cloned().collect();
+            let head = self.states.head().osdmap();
+            fence(map, &living, head, now, self.options.mgr_blocklist_interval)
+        } else {
+            (None, map.last_failure_osd_epoch)
+        };
         let next = MgrMap {
             epoch: map.epoch + 1,
             active_gid: m.gid,
@@ -75,6 +94,8 @@ impl Monitor {
             active_change: if is_new { now } else { map.active_change },
             active_features: m.features,
             services: m.services.clone(),
+            clients,
+            last_failure_osd_epoch: fenced_epoch,
             standbys: map
                 .standbys
                 .iter()
@@ -92,6 +113,11 @@ impl Monitor {
         let descriptions = m.commands.to_vec(Features::ALL);
         if !m.commands.is_empty() && self.states.head().mgr_commands != descriptions {
             changes.push(Change::MgrCommands { descriptions: descriptions.into() });
+        }
+        changes.extend(fencing);
+        if has_restarted {
+            let line = format!("Active manager daemon {} restarted", m.name);
+            changes.push(self.log_change(now, LogPriority::INFO, "cluster", line));
         }
         if became_available {
             let line = format!("Manager daemon {} is now available", m.name);
@@ -155,8 +181,10 @@ impl Monitor {
         }
         let active = map.active_name.clone();
         if map.active_gid != 0 && is_silent(&self.mgr.last_beacon) {
-            next =
-                without_active(&MgrMap { epoch: map.epoch, ..next }, wall, self.states.head().osdmap().epoch);
+            let (change, osd_epoch) =
+                fence(map, &[], self.states.head().osdmap(), wall, self.options.mgr_blocklist_interval);
+            changes.extend(change);
+            next = without_active(&MgrMap { epoch: map.epoch, ..next }, wall, osd_epoch);
             self.mgr.last_beacon = now;
             let (what, priority) = match next.active_name.as_str() {
                 "" => (". No standby daemons available.".to_owned(), LogPriority::ERROR),

@@ -6,14 +6,15 @@
 use crate::host::mgr::Question;
 use client_host::{Access, ClientHost};
 use command::{Answer, errno};
-use images::{Command, Input, May, Support};
+use images::{Command, Input, May, Support, TaskNews, TaskState};
 use machine::{Random, Time};
 use messenger::ModeLists;
-use mgr::ImagesOrder;
+use mgr::{ImagesNews, ImagesOrder};
 use runtime::Mailbox;
 use runtime::system;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use wire::types::EntityAddrVec;
 
 /// After an error of the client's start.
 const START_RETRY: Duration = Duration::from_secs(5);
@@ -93,6 +94,8 @@ impl Host {
     async fn serve(&mut self) -> anyhow::Result<End> {
         let mut host = ClientHost::with_modes(&self.config.access, self.config.modes.clone())?;
         let mut support = Support::new(host.now(), system::wall_clock(), self.random.fork());
+        self.tell(ImagesNews::Began);
+        let mut addrs_told = 0;
         self.step(&mut host, &mut support, Input::TrashPurgeSchedule(self.schedule.clone()));
         loop {
             if support.is_fenced() {
@@ -123,6 +126,11 @@ impl Host {
                 }
                 events = async { host.turn_until(until).await.collect::<Vec<_>>() } => events,
             };
+            if host.own_addrs().len() > addrs_told {
+                addrs_told = host.own_addrs().len();
+                let addrs = host.own_addrs().iter().copied().collect();
+                self.tell(ImagesNews::Client(EntityAddrVec(addrs)));
+            }
             for event in events {
                 self.step(&mut host, &mut support, Input::Client(event));
             }
@@ -132,16 +140,32 @@ impl Host {
         }
     }
 
+    fn tell(&self, news: ImagesNews) {
+        self.manager.post(Question::ImagesNews(news));
+    }
+
     fn step(&self, host: &mut ClientHost, support: &mut Support, input: Input) {
         let wall = system::wall_clock();
         host.with(|(client, now, fx)| support.step(client, now, wall, input, fx));
         for (number, answer) in support.take_answers() {
             self.manager.post(Question::ImagesAnswer { number, answer });
         }
+        for news in support.take_news() {
+            self.tell(ImagesNews::Task(task_event(news)));
+        }
         for text in support.take_warnings() {
             tracing::warn!("{text}");
         }
     }
+}
+
+fn task_event(news: TaskNews) -> mgr::TaskEvent {
+    let state = match news.state {
+        TaskState::UnderWay(share) => mgr::TaskState::UnderWay(share),
+        TaskState::Done => mgr::TaskState::Done,
+        TaskState::Failed(why) => mgr::TaskState::Failed(why),
+    };
+    mgr::TaskEvent { id: news.id, message: news.message, refs: news.refs, state }
 }
 
 async fn stop(host: &mut ClientHost, support: &mut Support) {

@@ -3,7 +3,7 @@
 use command::Answer;
 use machine::net::NetEvent;
 use machine::{Effects, Machine, Random, Time};
-use mgr::{Config, Effect, ImagesOrder, Input, Manager};
+use mgr::{Config, Effect, ImagesNews, ImagesOrder, Input, Manager};
 use runtime::system;
 use runtime::{Role, Turn};
 use tokio::sync::mpsc::UnboundedSender;
@@ -12,9 +12,15 @@ use tokio::sync::oneshot;
 /// A question of another thread to the manager.
 pub enum Question {
     /// The manager's part of the Prometheus page. True: this manager is the active one.
-    Metrics { reply: oneshot::Sender<(bool, String)> },
+    Metrics {
+        reply: oneshot::Sender<(bool, String)>,
+    },
     /// The answer to a command on block images.
-    ImagesAnswer { number: u64, answer: Answer },
+    ImagesAnswer {
+        number: u64,
+        answer: Answer,
+    },
+    ImagesNews(ImagesNews),
 }
 
 /// The role on the manager's one core. The machine sends at once, so it is made when the reactor starts.
@@ -76,6 +82,7 @@ impl Role for MgrRole {
             Question::ImagesAnswer { number, answer } => {
                 self.step(Input::ImagesAnswer { number, answer }, turn);
             }
+            Question::ImagesNews(news) => self.step(Input::ImagesNews(news), turn),
         }
     }
 

@@ -9,6 +9,7 @@ mod failures;
 mod health;
 mod hold_flags;
 mod joining;
+mod managers;
 mod maps;
 mod marked_out;
 mod merging;
@@ -202,12 +203,17 @@ impl Fixture {
 
     /// A peer that is already authenticated.
     pub fn connect(&mut self, name: &str, port: u16) -> ConnId {
+        self.connect_as(name, port, 4123)
+    }
+
+    /// The same with a global id, which tells a daemon's lives apart.
+    pub fn connect_as(&mut self, name: &str, port: u16, global_id: u64) -> ConnId {
         let conn = self.conn();
         let name: AuthName = name.parse().unwrap();
         let claimed = EntityName::new(name.kind, name.id.parse().unwrap_or(4123));
         let proof = match self.monitor.settings.auth {
-            AuthMode::None => Proof::none(name, 4123),
-            AuthMode::Cephx => Proof::cephx(name, 4123, ""),
+            AuthMode::None => Proof::none(name, global_id),
+            AuthMode::Cephx => Proof::cephx(name, global_id, ""),
         };
         let peer = Peer::identified(proof, claimed, addr(port).0[0]).unwrap();
         let peer = Peer { features: wire::features::TENTACLE, ..peer };
