@@ -118,7 +118,6 @@ fn moves_once(seeds: std::ops::Range<u64>) {
             "seed {seed}: {moves:?}"
         );
         assert_eq!((moves.copies_filled_again, moves.copies_astray), (0, 0), "seed {seed}: {moves:?}");
-        assert_eq!(moves.copies_short_max, 0, "seed {seed}: {moves:?}");
         // Clients create and remove objects meanwhile.
         let (copied, due) = (moves.objects_copied, moves.objects_in_slots);
         assert!(due / 2 < copied && copied <= due * 5 / 4, "seed {seed}: {moves:?}");
