@@ -196,8 +196,32 @@ fn merge_interrupted_by_crash_is_repeated_without_loss() {
         cluster.merge();
         assert_eq!(cluster.state(), "active+clean", "after {survivors} transactions of the merge");
         check_members(&mut cluster, &[0], b"old");
+        let bits: Vec<u8> = cluster.hosts[&0].store.collections().into_iter().map(|(_, bits)| bits).collect();
+        assert_eq!(bits, [0], "after {survivors} transactions of the merge");
+        for name in NAMES {
+            assert_eq!(cluster.get(name), &b"old"[..], "{name} after {survivors} transactions of the merge");
+            cluster.put(name, b"new");
+        }
+        check_members(&mut cluster, &[0], b"new");
     }
     assert_eq!(cut_short, 2, "with none and one of the two transactions");
+}
+
+/// The next start then takes it for a copy of all objects, as the others do.
+#[test]
+fn merge_without_a_source_widens_the_stored_range() {
+    let mut cluster = two_pgs(1, vec![0]);
+    let epoch = cluster.epoch + 10;
+    let host = cluster.hosts.get_mut(&0).unwrap();
+    let remove = PgOrder::Remove { pg: pg_of(1) };
+    host.step(Input::Map { view: Arc::new(host.view.clone()), orders: vec![remove] });
+    host.settle();
+    assert_eq!(host.store.collections(), [(Collection::Pg(pg_of(0)), 1)]);
+    let merge = PgOrder::Merge { pg: pg_of(0), source: None, split_bits: 0, epoch, versions: None };
+    host.view.epoch = epoch;
+    host.step(Input::Map { view: Arc::new(host.view.clone()), orders: vec![merge] });
+    host.settle();
+    assert_eq!(host.store.collections(), [(Collection::Pg(pg_of(0)), 0)]);
 }
 
 #[test]

@@ -50,6 +50,30 @@ pub struct PoolConfig {
     pub is_erasure: bool,
 }
 
+/// The racks of a run. Racks that come later are outside of the root at first, with their OSDs up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Racks {
+    /// OSDs of each rack, one a host.
+    pub osds_each: i32,
+    /// Racks that [`Command::AddRack`](crate::faults::Command) puts into the root: the last ones.
+    pub later: i32,
+    /// The failure domain is the rack, and the OSD otherwise.
+    pub are_domains: bool,
+}
+
+impl Racks {
+    pub fn name(rack: i32) -> String {
+        format!("rack{rack}")
+    }
+
+    /// The place of an OSD, as a command's arguments.
+    pub(crate) fn place(self, osd: i32, osds: i32) -> String {
+        let rack = osd / self.osds_each;
+        let root = if rack < osds / self.osds_each - self.later { "default" } else { "spare" };
+        format!(r#""host=host{osd}","rack={}","root={root}""#, Racks::name(rack))
+    }
+}
+
 /// Sum of all pools' `pg_num` after splits, at most.
 const PGS_MAX: u32 = 40;
 

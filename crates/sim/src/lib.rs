@@ -27,7 +27,7 @@ mod trace;
 mod world;
 
 pub use clock::WallClock;
-pub use cluster::{ClusterChoice, ClusterConfig, PoolConfig};
+pub use cluster::{ClusterChoice, ClusterConfig, PoolConfig, Racks};
 pub use faults::{Fault, FaultChoice};
 pub use kind::Kind;
 pub use network::Level;

@@ -111,6 +111,10 @@ pub trait Node {
     fn pg_sights(&self, _now: Time, _look: Look) -> Vec<PgSight> {
         Vec::new()
     }
+    /// Objects that the node's machine has copied to others since its start.
+    fn objects_copied(&self) -> u64 {
+        0
+    }
     /// Writes that the node has acknowledged since the last call.
     fn take_acks(&mut self) -> Vec<Ack> {
         Vec::new()

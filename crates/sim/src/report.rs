@@ -1,6 +1,7 @@
 //! The outcome of a run, in figures and in words.
 
 use crate::Coverage;
+use crate::check::copies::min_size::MoveFigures;
 use crate::check::{Summary, Violation};
 use crate::faults::ROWS;
 use crate::nodes::Medium;
@@ -31,6 +32,10 @@ pub struct Report {
     pub summary: Summary,
     /// Merges of PGs.
     pub merges: u64,
+    /// `None` unless the run asked for it: see [`Config::keeps_min_size_after`](crate::Config).
+    pub moves: Option<MoveFigures>,
+    /// Moments at which a cluster at rest was compared with its state at the begin of the rest.
+    pub looks_at_rest: u64,
     /// `None` with one monitor.
     pub monitors: Option<MonitorFigures>,
     /// Broken promises. Empty if the seed holds.
@@ -79,6 +84,9 @@ impl fmt::Display for Report {
         }
         if self.merges > 0 {
             writeln!(f, "  {} merges of PGs", self.merges)?;
+        }
+        if let Some(moves) = self.moves {
+            writeln!(f, "  {moves:?}")?;
         }
         for (name, struck) in &self.faults {
             let Some(row) = ROWS.iter().find(|row| row.name == *name) else { continue };

@@ -14,7 +14,7 @@ use crate::check::monitors::at_rest;
 use crate::check::settled::{self, Losses};
 use crate::check::{History, Promise, Violation, history_key};
 use crate::clock::WallClock;
-use crate::cluster::{ClusterChoice, ClusterConfig};
+use crate::cluster::{ClusterChoice, ClusterConfig, Racks};
 use crate::faults::{Atlas, Cast, Command, Damage, FaultChoice, MonitorDisks, ROWS, Schedule};
 use crate::nodes::{
     AdminNode, Bounds, Checks, ClientNode, Keys, Medium, MgrNode, MonNode, Monitors, OperatorNode, OsdConfig,
@@ -59,6 +59,13 @@ pub struct Config {
     pub bounds: BoundsChoice,
     /// Commands of the administrator, in the order of their times since the begin. The cluster has formed after [`FORMED_AFTER`].
     pub orders: Vec<(Duration, Command)>,
+    /// `None`: the hosts are right below the root.
+    pub racks: Option<Racks>,
+    /// From this time after the begin to the quiet time the cluster has to stand still. For runs without faults.
+    pub stands_still_after: Option<Duration>,
+    /// From this time after the begin to the end each PG has to keep min_size complete copies that serve, and moves of copies are
+    /// counted. For runs without faults.
+    pub keeps_min_size_after: Option<Duration>,
 }
 
 /// The monitors of a cluster at its begin, and those that join them later.
@@ -225,6 +232,9 @@ impl Config {
             faults: FaultChoice::BySeed,
             bounds: BoundsChoice::Usual,
             orders: Vec::new(),
+            racks: None,
+            stands_still_after: None,
+            keeps_min_size_after: None,
         }
     }
 }
@@ -250,7 +260,7 @@ fn with_cluster(
     run(
         &|seat, _| Box::new(MonNode::new(seat)),
         &[&|seat, _| Box::new(MgrNode::new(seat)), &|seat, _| {
-            Box::new(AdminNode::new(seat, cluster.clone()))
+            Box::new(AdminNode::of_racks(seat, cluster.clone(), config.racks))
         }],
     )
 }
@@ -380,6 +390,12 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
         world.watch_copies(&cast.osds);
+        if let Some(after) = config.stands_still_after {
+            world.watch_rest(begin + after, quiet_after);
+        }
+        if let Some(after) = config.keeps_min_size_after {
+            world.watch_moves(begin + after);
+        }
         if all_monitors.len() > 1 {
             world.watch_monitors(&all_monitors);
         }
@@ -474,6 +490,8 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         simulated: world.now().since(begin),
         summary: history.summary(),
         merges: world.merges(),
+        moves: world.moves(),
+        looks_at_rest: world.looks_at_rest(),
         monitors: monitors.checks().map(|checks| MonitorFigures {
             monitors: all_monitors.iter().filter(|node| world.has_started(**node)).count(),
             commands: checks.commands.borrow().answered(),

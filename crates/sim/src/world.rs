@@ -5,12 +5,14 @@
 //! the same events; [`Trace::hash`] compares them.
 
 use crate::check::copies::damage::Lost;
+use crate::check::copies::min_size::{MoveFigures, Moves};
 use crate::check::copies::scrub_blame::Damaged;
 use crate::check::copies::sight::{Look, Sights};
 use crate::check::copies::{self, Ack, Finding, Watch};
 use crate::check::elections::{Elections, MonitorSight};
 use crate::check::left_alone::LeftAlone;
 use crate::check::settled::StatusSight;
+use crate::check::standing_still::StandingStill;
 use crate::check::{Promise, TrueTime};
 use crate::clock::{Clock, WallClock};
 use crate::faults::{Command, Fault, NodeSet};
@@ -79,6 +81,9 @@ pub struct World {
     /// Merges of PGs that the monitors have published: the pool, and the epoch in which the source was ready.
     merges: BTreeSet<(PoolId, Epoch)>,
     left_alone: LeftAlone,
+    rest: Option<StandingStill>,
+    /// The begin of the watch over moves of copies, and what it saw.
+    moves: Option<(Time, Moves)>,
     finding: Option<Finding>,
 }
 
@@ -196,6 +201,8 @@ impl World {
             wants_repairs: false,
             merges: BTreeSet::new(),
             left_alone: LeftAlone::default(),
+            rest: None,
+            moves: None,
             finding: None,
         }
     }
@@ -376,13 +383,51 @@ impl World {
             let sights = self.sights(look);
             copies::check(&sights)?;
             let blame = copies::scrub_blame::check(&sights, &self.damaged);
-            blame.map_err(|words| (Promise::ScrubsBlameDamage, words))
+            blame.map_err(|words| (Promise::ScrubsBlameDamage, words))?;
+            self.look_at_rest_and_moves(&sights)
         });
         let mapped = look.map_or(Ok(()), |_| {
             self.note_merges();
             self.look_at_maps().map_err(|words| (Promise::LeftAlone, words))
         });
         self.finding = self.finding.take().or(acknowledged.and(looked).and(mapped).err());
+    }
+
+    /// From `from` to `until` nothing may change. The run ends at the first finding.
+    pub fn watch_rest(&mut self, from: Time, until: Time) {
+        self.rest = Some(StandingStill::new(from, until));
+    }
+
+    /// From `from` each PG keeps min_size complete copies, and moves of copies are counted.
+    pub fn watch_moves(&mut self, from: Time) {
+        self.moves = Some((from, Moves::default()));
+    }
+
+    pub fn moves(&self) -> Option<MoveFigures> {
+        self.moves.as_ref().map(|(_, moves)| moves.figures())
+    }
+
+    pub fn looks_at_rest(&self) -> u64 {
+        self.rest.as_ref().map_or(0, StandingStill::looks)
+    }
+
+    fn look_at_rest_and_moves(&mut self, sights: &Sights) -> Result<(), Finding> {
+        if self.rest.is_none() && self.moves.is_none() {
+            return Ok(());
+        }
+        let maps = self.nodes.iter().filter_map(|node| Some(node.monitor()?.state().osdmap()));
+        let Some(map) = maps.max_by_key(|map| map.epoch) else { return Ok(()) };
+        let copied = self.nodes.iter().map(|node| node.objects_copied()).sum();
+        if let Some(rest) = &mut self.rest {
+            let found = rest.look(self.now, map, sights, copied);
+            found.map_err(|words| (Promise::StandsStill, words))?;
+        }
+        if let Some((from, moves)) = &mut self.moves
+            && *from <= self.now
+        {
+            moves.look(map, sights, copied).map_err(|words| (Promise::KeepsMinSize, words))?;
+        }
+        Ok(())
     }
 
     fn look_at_maps(&mut self) -> Result<(), String> {

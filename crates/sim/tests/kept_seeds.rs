@@ -149,3 +149,12 @@ fn seed_with_an_answer_after_a_clean_stop_holds() {
 fn seed_with_a_lost_acknowledgement_of_a_backoff_holds() {
     holds_with(3, 3728);
 }
+
+/// A process died between the two transactions of a merge. The copy then left the source's objects out of listings, and dropped their
+/// requests.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_a_merge_cut_in_two_holds() {
+    let report = run(10_000, &sim::Kind::Care.config(TEN_MINUTES));
+    assert!(report.is_clean(), "{report}");
+}

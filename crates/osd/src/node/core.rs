@@ -150,6 +150,11 @@ impl Core {
         self.shard.copies()
     }
 
+    /// Objects that primaries on this core have recovered or backfilled to members.
+    pub fn objects_recovered(&self) -> u64 {
+        self.shard.objects_recovered()
+    }
+
     /// The PG's primary here may answer reads: the rest of the acting set has given it a lease.
     pub fn may_read(&self, pg: &Pg, now: Time) -> bool {
         self.shard.may_read(pg, now)

@@ -28,7 +28,7 @@ use crate::slab::Key;
 use machine::Time;
 use placement::pg::{MergePart, merge_part};
 use std::collections::{BTreeSet, VecDeque};
-use store::{Change, Transaction};
+use store::{Change, Collection, Transaction};
 use wire::types::{Epoch, Eversion, HObject, PeerBody, PgId, SpgId};
 
 /// The source and the target of a pending merge, both of which this core has.
@@ -236,16 +236,24 @@ impl Shard {
             self.insert_pg(Pg { after_loading, ..Pg::new(source.id, source.split_bits, PgPhase::Loading) });
         }
         let (id, collection) = (self.pgs[key].id, self.pgs[key].collection);
-        let is_done = self.pgs[key].history.merged.through >= epoch;
+        let (had_bits, history) = (self.pgs[key].split_bits, &self.pgs[key].history);
+        let is_done = history.merged.through >= epoch;
+        // Its bits are those of the split then.
+        let is_split_since = is_done && history.last_epoch_split > epoch;
         let mut transactions = Vec::new();
         if !is_done {
             let changes =
                 join(&mut self.pgs[key], source.as_ref(), split_bits, epoch, versions, &self.config.log);
             transactions.push(Transaction { collection, changes });
+        } else if !is_split_since {
+            // A crash came between both transactions: the store gave the bits from before the merge.
+            self.pgs[key].split_bits = had_bits.min(split_bits);
         }
+        let merge = Change::MergeCollection { split_bits, into: collection };
         if let Some(source) = &source {
-            let changes = vec![Change::MergeCollection { split_bits, into: collection }];
-            transactions.push(Transaction { collection: source.collection, changes });
+            transactions.push(Transaction { collection: source.collection, changes: vec![merge] });
+        } else if had_bits > split_bits && !is_split_since && !self.is_divided {
+            transactions.extend(self.widen(id, split_bits, merge));
         }
         if transactions.is_empty() {
             fx.push(Effect::Control(ToControl::Merged { pg: id, epoch }));
@@ -258,6 +266,15 @@ impl Shard {
             };
             self.submit(pending, transaction, fx);
         }
+    }
+
+    /// Without a copy of the source: the store learns the range of the target from the merge of an empty collection. Otherwise the
+    /// next start would take the copy for one of half the objects. `None` while a copy of that name is being removed.
+    fn widen(&self, target: SpgId, split_bits: u8, merge: Change) -> Option<Transaction> {
+        let id = SpgId { pg: PgId { seed: target.pg.seed | 1 << split_bits, ..target.pg }, ..target };
+        let create = Change::CreateCollection { split_bits: split_bits + 1 };
+        let is_free = !self.pg_by_id.contains_key(&id);
+        is_free.then(|| Transaction { collection: Collection::Pg(id), changes: vec![create, merge] })
     }
 
     pub(super) fn on_merge_durable(&self, key: Key, epoch: Epoch, fx: &mut Fx) {

@@ -324,6 +324,11 @@ impl Shard {
         self.pgs.iter().map(|(_, pg)| pg).filter(|pg| pg.is_here())
     }
 
+    /// Objects that primaries here have recovered or backfilled to members.
+    pub fn objects_recovered(&self) -> u64 {
+        self.signals.totals.recovered.objects.max(0) as u64
+    }
+
     pub fn sessions(&self) -> impl Iterator<Item = ConnId> + '_ {
         self.sessions.keys().copied()
     }

@@ -6,6 +6,7 @@
 //! - [`snapshots`]: an object with snapshots as a value, for objects that one client alone uses.
 //! - [`copies`]: invariants of all copies of a PG, which no client sees.
 //! - [`left_alone`]: the balancer, in the maps.
+//! - [`standing_still`]: a cluster at rest, in which nothing may change.
 //! - [`settled`]: the state of the cluster some time after the last fault.
 
 pub mod commands;
@@ -19,6 +20,7 @@ pub mod monitors;
 pub mod object;
 pub mod settled;
 pub mod snapshots;
+pub mod standing_still;
 #[cfg(test)]
 mod tests;
 mod violation;

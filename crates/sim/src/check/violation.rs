@@ -26,6 +26,10 @@ pub enum Promise {
     Settles,
     /// The balancer never takes back what it did.
     LeftAlone,
+    /// A balanced cluster without faults stands still: no new map, no peering, no copied object.
+    StandsStill,
+    /// Without faults each PG keeps min_size complete copies that serve, also while copies move.
+    KeepsMinSize,
     /// One interval of a PG at a time commits writes, and no older one answers reads.
     OneWriter,
     /// An acknowledged write is durable on every living acting member.

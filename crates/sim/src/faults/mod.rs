@@ -19,7 +19,7 @@ pub use rows::{ROWS, Row};
 pub use schedule::FaultChoice;
 pub(crate) use schedule::Schedule;
 
-use crate::cluster::{ClusterConfig, pool_name};
+use crate::cluster::{ClusterConfig, Racks, pool_name};
 use crate::node::{Death, NodeId};
 use crate::nodes::Medium;
 use osd::shard::ScrubWish;
@@ -220,6 +220,10 @@ pub enum Command {
     AutoscaleOff {
         pool: usize,
     },
+    /// A rack of [`Racks`] comes into the root, with all its OSDs at once.
+    AddRack {
+        rack: i32,
+    },
 }
 
 /// A PG of a pool, and the first `len` of `osds`.
@@ -299,6 +303,10 @@ impl Command {
             }
             Command::BalancerOff => set_option("mgr/balancer/active", "false"),
             Command::AutoscaleOff { pool } => set_pool_text(&pool_name(pool), "pg_autoscale_mode", "off"),
+            Command::AddRack { rack } => {
+                let name = Racks::name(rack);
+                format!(r#"{{"prefix":"osd crush move","name":"{name}","args":["root=default"]}}"#)
+            }
             Command::BalancerOn(_) | Command::Autoscale { .. } => unreachable!("they are several"),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::{Keys, Monitors, OsdNode, Seat, mon_session_config};
 use crate::check::settled::StatusSight;
-use crate::cluster::{ClusterConfig, PoolConfig, pool_name};
+use crate::cluster::{ClusterConfig, PoolConfig, Racks, pool_name};
 use crate::faults::{Command, set_pool};
 use crate::node::{Death, Node};
 use bytes::Bytes;
@@ -20,6 +20,8 @@ use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, Uuid};
 const STATUS: &str = r#"{"prefix":"status","format":"json"}"#;
 /// Asked until all OSDs are in, before a pool of shards is made: the first boot of another OSD would change their positions.
 const OSD_STAT: &str = r#"{"prefix":"osd stat","format":"json"}"#;
+const RACK_RULE: &str =
+    r#"{"prefix":"osd crush rule create-replicated","name":"byrack","root":"default","type":"rack"}"#;
 const STATUS_PAUSE: Duration = Duration::from_secs(2);
 const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 
@@ -47,24 +49,36 @@ pub struct AdminNode {
 
 impl AdminNode {
     pub fn new(seat: Seat, cluster: ClusterConfig) -> AdminNode {
+        AdminNode::of_racks(seat, cluster, None)
+    }
+
+    /// Without racks the hosts are right below the root, and each OSD has one.
+    pub fn of_racks(seat: Seat, cluster: ClusterConfig, racks: Option<Racks>) -> AdminNode {
         let Seat { index, monitors, random, keys, .. } = seat;
         let mut todo = VecDeque::new();
         for osd in 0..cluster.osds {
             let uuid = OsdNode::fsid(OsdId(osd));
             todo.push_back(format!(r#"{{"prefix":"osd new","uuid":"{uuid}","id":{osd}}}"#));
+            let place = racks.map(|racks| racks.place(osd, cluster.osds));
+            let place = place.unwrap_or_else(|| format!(r#""host=host{osd}","root=default""#));
             todo.push_back(format!(
-                r#"{{"prefix":"osd crush create-or-move","id":{osd},"weight":1.0,"args":["host=host{osd}","root=default"]}}"#
+                r#"{{"prefix":"osd crush create-or-move","id":{osd},"weight":1.0,"args":[{place}]}}"#
             ));
         }
         if cluster.pools.iter().any(|pool| pool.is_erasure) {
             todo.push_back(OSD_STAT.to_owned());
         }
+        let has_rack_rule = racks.is_some_and(|racks| racks.are_domains);
+        if has_rack_rule {
+            todo.push_back(RACK_RULE.to_owned());
+        }
         for (place, pool) in cluster.pools.iter().enumerate() {
             let PoolConfig { size, min_size, pg_num, is_erasure } = *pool;
             let name = pool_name(place);
             let kind = if is_erasure { r#","pool_type":"erasure""# } else { "" };
+            let rule = if has_rack_rule { r#","rule":"byrack""# } else { "" };
             todo.push_back(format!(
-                r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":{pg_num},"size":{size}{kind}}}"#
+                r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":{pg_num},"size":{size}{kind}{rule}}}"#
             ));
             if size > 1 {
                 todo.push_back(set_pool(&name, "min_size", min_size.into()));

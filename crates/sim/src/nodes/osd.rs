@@ -666,6 +666,11 @@ impl Node for OsdNode {
         cores.flat_map(|core| osd_sight::pg_sights(*osd, core, now, &bounds.log, look)).collect()
     }
 
+    fn objects_copied(&self) -> u64 {
+        let cores = self.cores.iter().filter_map(|core| core.core.as_ref());
+        cores.map(Core::objects_recovered).sum()
+    }
+
     fn take_acks(&mut self) -> Vec<Ack> {
         std::mem::take(&mut self.acks)
     }

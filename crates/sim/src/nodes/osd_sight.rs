@@ -57,6 +57,7 @@ fn sight(osd: OsdId, core: &Core, pg: &Pg, now: Time, limits: &LogLimits, look: 
         durable_to: pg.durable,
         committed_to: pg.committed,
         is_backfilled: pg.progress.is_complete(),
+        objects: pg.progress.stats.objects.max(0) as u64,
         missing: pg.missing.iter().map(|(object, need)| (object.clone(), *need)).collect(),
         is_receiving: !pg.transfers.incoming.is_empty(),
         inconsistent: pg

@@ -7,6 +7,7 @@
 //! - [`acknowledged`]: an acknowledged write is durable on every acting member.
 //! - [`log_agreement`]: the copies' logs have the same committed entries.
 //! - [`log_bounds`]: logs keep to their limits, and no entry is trimmed that an acting member lacks.
+//! - [`min_size`]: the acting set that serves has min_size complete copies. Judged in runs without faults alone.
 //! - [`scrub_blame`]: a scrub blames damaged copies and no others.
 //! - [`replicas_equal`]: in the quiet time the copies have the same bytes, attributes and omap.
 //! - [`snap_index`]: the snapshot index of a copy names all heads that a trim has to find.
@@ -15,6 +16,7 @@ pub mod acknowledged;
 pub mod damage;
 pub mod log_agreement;
 pub mod log_bounds;
+pub mod min_size;
 pub mod one_writer;
 pub mod replicas_equal;
 pub mod scrub_blame;

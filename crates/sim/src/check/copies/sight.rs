@@ -28,6 +28,8 @@ pub struct PgSight {
     pub committed_to: Eversion,
     /// False while a backfill of this copy is unfinished.
     pub is_backfilled: bool,
+    /// Objects of the copy, as it counts them.
+    pub objects: u64,
     /// Objects that the log has and the store lacks, with the versions that are needed.
     pub missing: BTreeMap<HObject, Eversion>,
     /// Objects come by recovery and are not durable yet. They may not be missing any more.
@@ -197,6 +199,7 @@ pub(crate) mod tests {
             durable_to: at(10, 5),
             committed_to: at(10, 5),
             is_backfilled: true,
+            objects: 3,
             missing: BTreeMap::new(),
             is_receiving: false,
             inconsistent: BTreeMap::new(),
