@@ -5,6 +5,7 @@ OSDs dying (`s3_load.py`).
 """
 import hashlib
 import random
+import signal
 import unittest
 import urllib.error
 import urllib.request
@@ -95,12 +96,14 @@ class Radosgw(ClusterTest):
                         if "rgw" in row["pool_name"]}
         self.assertLessEqual({".rgw.root", "default.rgw.log", "default.rgw.control", "default.rgw.meta"}, set(applications))
         self.assertEqual({name: {"rgw": {}} for name in applications}, applications)
-        # A gateway that is gone is listed for as long as the option says.
+        # A gateway that is gone without a word is listed for as long as the option says. One that ends says so.
         self.client.ceph("config", "set", "mgr", "mgr_service_beacon_grace", "12")
-        self.gateway.stop()
-        self.assertEqual({name}, set(daemons(services())))
-        eventually(lambda: not daemons(services()), 60)
-        self.gateway.start()
+        self.gateway.stop(signal.SIGKILL)
+        try:
+            self.assertEqual({name}, set(daemons(services())))
+            eventually(lambda: not daemons(services()), 60)
+        finally:
+            self.gateway.start()
         eventually(lambda: set(daemons(services())) not in ({name}, set()), 30)
         self.client.ceph("config", "rm", "mgr", "mgr_service_beacon_grace")
 
