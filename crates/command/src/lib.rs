@@ -13,6 +13,7 @@
 //! - [`builds`]: marks by which daemons of different builds know their abilities.
 //! - [`restart`]: the command that every daemon has.
 //! - [`service_map`]: gateways and other service daemons, which the manager and monitors show.
+//! - [`TaskEvent`]: news of a task, which the manager shows.
 
 mod answer;
 mod args;
@@ -28,9 +29,11 @@ pub mod pg_json;
 pub mod restart;
 pub mod service_map;
 pub mod signature;
+mod task_event;
 pub mod xml;
 
 pub use answer::Answer;
 pub use args::{Args, Format, Value, parse_osd};
 pub use json::Json;
 pub use perf::{Counter, Reading};
+pub use task_event::{TaskEvent, TaskState};

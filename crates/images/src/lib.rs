@@ -31,4 +31,3 @@ mod trash;
 
 pub use purging::OPTION as TRASH_PURGE_OPTION;
 pub use support::{Command, Input, May, Support};
-pub use tasks::{TaskNews, TaskState};

@@ -7,11 +7,11 @@ use crate::lock::latest_map;
 use crate::pool::Pool;
 use crate::purging::{self, Ask, COMMAND_TIMEOUT, SharedPurging, image_pools};
 use crate::remove::unsupported;
-use crate::tasks::{self, Action, Refs, SharedTasks, TaskNews};
+use crate::tasks::{self, Action, Refs, SharedTasks};
 use crate::text::ImageSpec;
 use crate::trash;
 use client::{Client, Event, OpId, WatchEvent, WatchId};
-use command::{Answer, Args, errno};
+use command::{Answer, Args, TaskEvent, errno};
 use machine::{Effects, Random, Time};
 use mon_client::RequestId;
 use std::cell::{Cell, RefCell};
@@ -164,7 +164,7 @@ impl Support {
     }
 
     /// Changes of tasks, for the list of what is under way.
-    pub fn take_news(&mut self) -> Vec<TaskNews> {
+    pub fn take_news(&mut self) -> Vec<TaskEvent> {
         self.state.tasks.borrow_mut().take_news(self.cx.now())
     }
 

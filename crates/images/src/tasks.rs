@@ -14,7 +14,7 @@ use crate::text::{indented, iso_time, one_line};
 use crate::trash;
 use bytes::Bytes;
 use client::WriteOps;
-use command::{Answer, errno};
+use command::{Answer, TaskEvent, TaskState, errno};
 use machine::Time;
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
@@ -100,25 +100,6 @@ impl Refs {
     }
 }
 
-/// A change of a task that an operator sees in the list of what is under way.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TaskNews {
-    pub id: String,
-    pub message: String,
-    /// Image and action by stock's keys.
-    pub refs: BTreeMap<String, String>,
-    pub state: TaskState,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub enum TaskState {
-    /// The share that is done, from 0 to 1.
-    UnderWay(f64),
-    Done,
-    /// The reason why nothing is left to do.
-    Failed(String),
-}
-
 pub(crate) struct Task {
     sequence: u64,
     id: String,
@@ -136,10 +117,10 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    fn news(&self, state: TaskState) -> TaskNews {
+    fn news(&self, state: TaskState) -> TaskEvent {
         let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
         let refs = self.refs.json().as_object().into_iter().flatten().filter_map(text).collect();
-        TaskNews { id: self.id.clone(), message: self.message.clone(), refs, state }
+        TaskEvent { id: self.id.clone(), message: self.message.clone(), refs, state }
     }
 
     fn json(&self) -> Value {
@@ -199,7 +180,7 @@ pub(crate) struct Tasks {
     by_sequence: BTreeMap<u64, Task>,
     done: VecDeque<Task>,
     last_sequence: u64,
-    news: Vec<TaskNews>,
+    news: Vec<TaskEvent>,
     /// The task under way.
     current: Option<u64>,
     /// Of any task's progress.
@@ -256,7 +237,7 @@ impl Tasks {
 
     /// Changes since the last call. The share of the task under way is among them at most once in [`NEWS_INTERVAL`], and at once when
     /// it is the task's first.
-    pub(crate) fn take_news(&mut self, now: Time) -> Vec<TaskNews> {
+    pub(crate) fn take_news(&mut self, now: Time) -> Vec<TaskEvent> {
         let current = self.current.and_then(|sequence| self.by_sequence.get_mut(&sequence));
         if let Some(task) = current.filter(|task| !task.is_canceled)
             && let Some(share) = task.progress.told().filter(|share| task.shown != Some(*share))

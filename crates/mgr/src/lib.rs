@@ -46,4 +46,3 @@ mod tests;
 pub use commands::descriptions;
 pub use manager::{Config, Effect, ImagesNews, ImagesOrder, Input, Manager, May, SERVICES};
 pub use pg_map::PgMap;
-pub use progress::{TaskEvent, TaskState};

@@ -1,11 +1,13 @@
 //! Progress of recovery and of tasks, for `ceph progress` and the progress lines of `ceph -s` (the `progress` module of stock).
 //!
-//! Each task on block images has an event, from its first step on. One more event stands for all recovery and backfill of the cluster. It begins when a PG starts or waits to recover, and
+//! Each task on block images has an event, from its first step on.
+//!
+//! One more event stands for all recovery and backfill of the cluster. It begins when a PG starts or waits to recover, and
 //! ends when none does. Its share is objects recovered since it began, of those and the objects that PGs in recovery
 //! still lack or have misplaced. Stock's share counts clean PGs, and its event begins only beside another one.
 
 use crate::PgMap;
-use command::{Json, object};
+use command::{Json, TaskEvent, TaskState, object};
 use machine::Random;
 use std::collections::{BTreeMap, VecDeque};
 use wire::text::Age;
@@ -24,25 +26,6 @@ const RECOVERING: [PgState; 6] = [
     PgState::BACKFILL_WAIT,
     PgState::BACKFILL_TOOFULL,
 ];
-
-/// A task of another part of the manager, as that part last told it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TaskEvent {
-    pub id: String,
-    pub message: String,
-    /// The task's subject.
-    pub refs: BTreeMap<String, String>,
-    pub state: TaskState,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub enum TaskState {
-    /// The share that is done, from 0 to 1.
-    UnderWay(f64),
-    Done,
-    /// The reason of the failure.
-    Failed(String),
-}
 
 #[derive(Clone)]
 enum Refs {

@@ -5,8 +5,7 @@ use super::asked::Caller;
 use super::{Effect, Fx, Manager};
 use crate::caps::{Access, Request};
 use crate::commands::IMAGES_MODULE;
-use crate::progress::TaskEvent;
-use command::{Answer, Args};
+use command::{Answer, Args, TaskEvent};
 use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -134,8 +133,7 @@ mod tests {
     use super::super::asked::tests::{CLIENT, answers, command_with, served};
     use super::*;
     use crate::caps::Caps;
-    use crate::progress::TaskState;
-    use command::errno;
+    use command::{TaskState, errno};
     use machine::Effects;
     use wire::types::EntityAddr;
 

@@ -6,7 +6,7 @@
 use crate::host::mgr::Question;
 use client_host::{Access, ClientHost};
 use command::{Answer, errno};
-use images::{Command, Input, May, Support, TaskNews, TaskState};
+use images::{Command, Input, May, Support};
 use machine::{Random, Time};
 use messenger::ModeLists;
 use mgr::{ImagesNews, ImagesOrder};
@@ -151,21 +151,12 @@ impl Host {
             self.manager.post(Question::ImagesAnswer { number, answer });
         }
         for news in support.take_news() {
-            self.tell(ImagesNews::Task(task_event(news)));
+            self.tell(ImagesNews::Task(news));
         }
         for text in support.take_warnings() {
             tracing::warn!("{text}");
         }
     }
-}
-
-fn task_event(news: TaskNews) -> mgr::TaskEvent {
-    let state = match news.state {
-        TaskState::UnderWay(share) => mgr::TaskState::UnderWay(share),
-        TaskState::Done => mgr::TaskState::Done,
-        TaskState::Failed(why) => mgr::TaskState::Failed(why),
-    };
-    mgr::TaskEvent { id: news.id, message: news.message, refs: news.refs, state }
 }
 
 async fn stop(host: &mut ClientHost, support: &mut Support) {
