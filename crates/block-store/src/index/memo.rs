@@ -30,10 +30,10 @@ pub struct Memos {
     asker: Option<Ticket>,
     /// Table answers that the asker has had in a row.
     asked: usize,
+    /// Queries of the asker in a row that wait for blocks.
     pending: usize,
-    answers: HashTable<Answer>,
-    /// Hashes of keys whose blocks are being read.
-    being_read: HashTable<u64>,
+    /// Of the asker.
+    own: Memo,
     /// The asker waits: its answers are kept.
     waits: bool,
     kept: BTreeMap<Ticket, Memo>,
@@ -42,9 +42,17 @@ pub struct Memos {
     forgotten: Vec<hash_table::IntoIter<Answer>>,
 }
 
+#[derive(Default)]
 struct Memo {
     answers: HashTable<Answer>,
+    /// Hashes of keys whose blocks are being read.
     being_read: HashTable<u64>,
+}
+
+impl Memo {
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.being_read.is_empty()
+    }
 }
 
 impl Memos {
@@ -66,12 +74,10 @@ impl Memos {
     fn change_asker(&mut self, ticket: Ticket) {
         let before = self.asker.replace(ticket);
         if std::mem::take(&mut self.waits)
-            && let Some(before) = before.filter(|_| !self.answers.is_empty() || !self.being_read.is_empty())
+            && let Some(before) = before.filter(|_| !self.own.is_empty())
         {
-            self.kept_answers += self.answers.len();
-            let answers = std::mem::take(&mut self.answers);
-            let being_read = std::mem::take(&mut self.being_read);
-            self.kept.insert(before, Memo { answers, being_read });
+            self.kept_answers += self.own.answers.len();
+            self.kept.insert(before, std::mem::take(&mut self.own));
             while self.kept_answers > ANSWERS_MAX
                 && let Some((_, forgotten)) = self.kept.pop_last()
             {
@@ -80,11 +86,11 @@ impl Memos {
             }
         }
         (self.asked, self.pending) = (0, 0);
-        self.being_read.clear();
-        match self.answers.len() {
-            0..=FREED_AT_ONCE => self.answers.clear(),
+        self.own.being_read.clear();
+        match self.own.answers.len() {
+            0..=FREED_AT_ONCE => self.own.answers.clear(),
             _ => {
-                let answers = std::mem::take(&mut self.answers);
+                let answers = std::mem::take(&mut self.own.answers);
                 self.free_later(answers);
             }
         }
@@ -92,7 +98,7 @@ impl Memos {
             && let Some(memo) = self.kept.remove(&ticket)
         {
             self.kept_answers -= memo.answers.len();
-            (self.answers, self.being_read) = (memo.answers, memo.being_read);
+            self.own = memo;
         }
     }
 
@@ -100,38 +106,38 @@ impl Memos {
     #[inline]
     pub fn forget_asked(&mut self) {
         self.pending = 0;
-        self.being_read.clear();
+        self.own.being_read.clear();
     }
 
     /// True if blocks are being read for the asker's query of this key.
     #[inline]
     pub fn has_asked(&self, hash: u64) -> bool {
-        !self.being_read.is_empty() && self.being_read.find(hash, |known| *known == hash).is_some()
+        !self.own.being_read.is_empty() && self.own.being_read.find(hash, |known| *known == hash).is_some()
     }
 
     /// The asker's query of this key waits for blocks.
     pub fn note_asked(&mut self, hash: u64) {
         self.pending += 1;
-        if self.pending > PENDING_SKIPPED && self.being_read.len() < ANSWERS_OF_ONE_MAX {
-            self.being_read.insert_unique(hash, hash, |known| *known);
+        if self.pending > PENDING_SKIPPED && self.own.being_read.len() < ANSWERS_OF_ONE_MAX {
+            self.own.being_read.insert_unique(hash, hash, |known| *known);
         }
     }
 
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<&Option<Bytes>> {
-        if self.answers.is_empty() {
+        if self.own.answers.is_empty() {
             return None;
         }
-        self.answers.find(hash, |answer| answer.is_of(key, hash)).map(|answer| &answer.value)
+        self.own.answers.find(hash, |answer| answer.is_of(key, hash)).map(|answer| &answer.value)
     }
 
     /// An answer to the asker.
     #[inline]
     pub fn keep(&mut self, key: &[u8], hash: u64, value: &Option<Bytes>) {
         self.asked += 1;
-        if self.asked > SKIPPED && self.answers.len() < ANSWERS_OF_ONE_MAX {
+        if self.asked > SKIPPED && self.own.answers.len() < ANSWERS_OF_ONE_MAX {
             let answer = Answer::new(key, hash, value.clone());
-            self.answers.insert_unique(hash, answer, |answer| answer.hash);
+            self.own.answers.insert_unique(hash, answer, |answer| answer.hash);
         }
     }
 
@@ -146,9 +152,9 @@ impl Memos {
 
     /// Forgets all answers, after a flush.
     pub fn clear(&mut self) {
-        let Memos { mut forgotten, answers, kept, .. } = std::mem::take(self);
-        let kept = kept.into_values().map(|memo| memo.answers);
-        let tables = kept.chain([answers]).filter(|table| !table.is_empty());
+        let Memos { mut forgotten, own, kept, .. } = std::mem::take(self);
+        let tables =
+            kept.into_values().chain([own]).map(|memo| memo.answers).filter(|table| !table.is_empty());
         forgotten.extend(tables.map(HashTable::into_iter));
         self.forgotten = forgotten;
     }
@@ -192,7 +198,7 @@ mod tests {
         for _ in 0..100 {
             memos.begin_caller();
             ask(&mut memos, 1, 100);
-            assert_eq!(memos.answers.len(), 100 - SKIPPED);
+            assert_eq!(memos.own.answers.len(), 100 - SKIPPED);
         }
         memos.hold(Ticket(1));
         memos.begin_caller();
@@ -200,7 +206,7 @@ mod tests {
         assert_eq!(memos.find(&99_u64.to_be_bytes(), 99), Some(&None), "it waited");
         memos.begin_caller();
         ask(&mut memos, 1, 3 * ANSWERS_OF_ONE_MAX as u64);
-        assert!(memos.answers.len() <= ANSWERS_OF_ONE_MAX);
+        assert!(memos.own.answers.len() <= ANSWERS_OF_ONE_MAX);
     }
 
     #[test]
@@ -217,7 +223,7 @@ mod tests {
             memos.begin(Ticket(ticket));
             let is_kept = memos.find(&99_u64.to_be_bytes(), 99).is_some();
             assert_eq!(is_kept, ticket < (ANSWERS_MAX / ANSWERS_OF_ONE_MAX) as u64, "{ticket}");
-            count += memos.answers.len();
+            count += memos.own.answers.len();
             memos.hold(Ticket(ticket));
         }
         assert_eq!(count, ANSWERS_MAX);

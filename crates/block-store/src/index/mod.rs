@@ -610,13 +610,13 @@ impl Index {
         self.scan_steps
     }
 
-    /// Look-ups that asked the tables.
+    /// Tables that look-ups have asked.
     #[cfg(test)]
     pub fn probes(&self) -> u64 {
         self.probes
     }
 
-    /// Look-ups, and entries that scans have looked at: a measure of the work of queries.
+    /// Look-ups, the tables that they asked, and entries that scans have looked at: a measure of the work of queries.
     pub fn query_steps(&self) -> u64 {
         self.look_ups + self.probes + self.scan_steps
     }

@@ -19,7 +19,7 @@ use store::{Collection, Completion, ReadRequest, Refusal, Transaction};
 /// Tables that the look-ups of a plan ask in one turn: a transaction of more keys goes on in the next one. A table out of reach of the
 /// processor's caches takes up to 3 us.
 pub(super) const PROBES_OF_PLAN: u64 = 512;
-/// Waits of a transaction after which its plan has no limit: flushes may have forgotten its answers again and again.
+/// Waits of a transaction, or of a part, after which its plan has no limit: flushes may have forgotten its answers again and again.
 const LIMITED_PLANS_MAX: u32 = 64;
 
 /// Work of a plan that had to wait, in addition to its queries, in query steps.
@@ -43,7 +43,7 @@ pub(super) struct Jobs {
 struct Job {
     tag: u64,
     work: Work,
-    /// Times that it was planned and had to wait.
+    /// Times that it was planned and had to wait, since its last part was applied.
     waits_before: u32,
     fetched: Fetched,
     /// Number of blocks being read for it.
