@@ -66,7 +66,9 @@ impl Moves {
         }
         for (pg, copies) in sights.pgs() {
             self.note_filling(pg, copies);
-            let min_size = map.pools.get(&pg.pg.pool).map_or(0, |pool| usize::from(pool.min_size));
+            let pool = map.pools.get(&pg.pg.pool);
+            let (size, min_size) =
+                pool.map_or((0, 0), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
             let complete = copies.iter().filter(|sight| holds_all(sight, copies)).count();
             least(&mut self.complete_min, complete);
             if complete < min_size {
@@ -77,7 +79,6 @@ impl Moves {
             let members = primary.acting.iter().filter_map(|osd| copies.on(*osd));
             let serving = members.filter(|sight| holds_all(sight, copies)).count();
             least(&mut self.serving_min, serving);
-            let size = map.pools.get(&pg.pg.pool).map_or(0, |pool| usize::from(pool.size));
             self.copies_short_max = self.copies_short_max.max(size.saturating_sub(serving) as u64);
             if serving < min_size {
                 return Err(format!(
