@@ -8,7 +8,7 @@ SHOAL := target/release/shoal
 help:
 	@echo "make up         build shoal, start a cluster in $(DIR)/, store a file and read it back"
 	@echo "make down       stop it"
-	@echo "make test       everything that gates a change (about an hour from a cold clone on 2 cores)"
+	@echo "make test       everything that gates a change (about 45 minutes from a cold clone on 2 cores)"
 	@echo "make test-long  make test, then everything that is only long (some 5 hours)"
 	@echo "make bench      measure a cluster of our own, print a table"
 

@@ -96,7 +96,7 @@ class Radosgw(ClusterTest):
                         if "rgw" in row["pool_name"]}
         self.assertLessEqual({".rgw.root", "default.rgw.log", "default.rgw.control", "default.rgw.meta"}, set(applications))
         self.assertEqual({name: {"rgw": {}} for name in applications}, applications)
-        # A gateway that is gone without a word is listed for as long as the option says. One that ends says so.
+        # A gateway that is gone without a word is listed for as long as the option says.
         self.client.ceph("config", "set", "mgr", "mgr_service_beacon_grace", "12")
         self.gateway.stop(signal.SIGKILL)
         try:
