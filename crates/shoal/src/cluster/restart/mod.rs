@@ -77,7 +77,11 @@ pub fn run(access: &Access, order: &Order, command: &str) -> anyhow::Result<()> 
         print!("{}", plan.shown());
         return Ok(());
     }
-    let pgs = Pgs::read(&mut asker)?;
+    // The monitors' numbers may show a PG that was peering half a second ago.
+    let pgs = match facts.manager.is_empty() {
+        true => Pgs::read(&mut asker)?,
+        false => Pgs::read_newest(&mut asker)?,
+    };
     let troubles = facts.troubles(&pgs, &down);
     if !troubles.is_empty() && !order.force {
         bail!(
