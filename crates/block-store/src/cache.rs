@@ -162,6 +162,13 @@ impl<N: Name, E: Entry> Cache<N, E> {
         &self.slots[slot as usize].as_ref().expect("a slot just found").entry
     }
 
+    /// The entry of a slot that [`Cache::find`] has returned earlier, if it is still there. Not a use.
+    #[inline]
+    pub fn entry_of(&self, slot: u32, name: N) -> Option<&E> {
+        let slot = self.slots.get(slot as usize)?.as_ref();
+        slot.filter(|slot| slot.name == name).map(|slot| &slot.entry)
+    }
+
     /// An entry, without a use.
     pub fn peek(&self, name: N) -> Option<&E> {
         let number = self.number_of(name)?;

@@ -56,6 +56,8 @@ pub struct Levels {
     debt: usize,
     /// Device space of all tables.
     bytes: u64,
+    /// Number of changes of levels: positions of runs and tables are of one version.
+    version: u64,
 }
 
 /// Figures of a deep level, so that the choice of a merge reads no table.
@@ -158,6 +160,10 @@ impl Levels {
         self.changed();
     }
 
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Device space of all tables.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -194,6 +200,7 @@ impl Levels {
 
     fn changed(&mut self) {
         (self.settled, self.stays) = (false, false);
+        self.version += 1;
         self.bytes = self.fresh.iter().map(|run| bytes(run)).sum::<u64>()
             + self.sums.iter().map(|sum| sum.bytes).sum::<u64>();
     }
@@ -406,8 +413,14 @@ fn is_sparse(table: &Table) -> bool {
 /// The one table of a run that may hold `key`.
 #[inline]
 pub fn covering<'a>(run: &'a [Arc<Table>], key: &[u8]) -> Option<&'a Arc<Table>> {
+    position(run, key).map(|i| &run[i])
+}
+
+/// The position of that table.
+#[inline]
+pub fn position(run: &[Arc<Table>], key: &[u8]) -> Option<usize> {
     let i = run.partition_point(|table| &table.end[..] <= key);
-    run.get(i).filter(|table| &table.first[..] <= key)
+    run.get(i).filter(|table| &table.first[..] <= key).map(|_| i)
 }
 
 pub fn is_run(run: &[Arc<Table>]) -> bool {

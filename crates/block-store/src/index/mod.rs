@@ -31,6 +31,7 @@ mod manifest;
 mod memo;
 mod memtable;
 mod merge;
+mod near;
 mod node;
 mod overlap;
 mod reads;
@@ -53,6 +54,7 @@ use device::{BLOCK, DeviceError};
 use levels::{FRESH_MAX, Levels};
 use maintain::{Background, Memory};
 use memo::Memos;
+use near::Nears;
 use reads::{Found, Reads, Unavailable};
 use recent::Recent;
 use replaced::Replaced;
@@ -159,6 +161,9 @@ const MEMTABLE_BYTES_MAX: usize = 64 << 20;
 /// The part of the cache's budget that values may take. Blocks have the rest, and what values leave.
 const VALUES_SHARE: usize = 4;
 
+/// So many tables that are asked near the last look-up in them take the time of one other.
+const NEAR_PROBES: u64 = 4;
+
 /// Purpose of an allocation: when space is short, some is kept for purposes that cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -258,6 +263,7 @@ pub struct Index {
     values: Values,
     recent: Recent,
     memos: Memos,
+    nears: Nears,
     background: Background,
     /// Mark of the newest change.
     applied: LogMark,
@@ -270,6 +276,8 @@ pub struct Index {
     /// Tables that look-ups have asked, and their number at which the present caller has had its share.
     probes: u64,
     probes_end: u64,
+    /// Further tables, which were asked near the last look-up in them.
+    near_probes: u64,
     /// The next look-up is its caller's first.
     caller_begins: bool,
 }
@@ -284,6 +292,7 @@ impl Index {
             values: Values::new(options.cache_bytes / VALUES_SHARE),
             recent: Recent::new(),
             memos: Memos::default(),
+            nears: Nears::default(),
             background: Background::default(),
             applied: LogMark::default(),
             flushed: LogMark::default(),
@@ -292,6 +301,7 @@ impl Index {
             look_ups: 0,
             probes: 0,
             probes_end: u64::MAX,
+            near_probes: 0,
             caller_begins: true,
             options,
         }
@@ -441,12 +451,25 @@ impl Index {
             }
         }
         self.reads.begin(ticket);
+        self.nears.begin(ticket, self.levels.version());
         let mut found = None;
-        let mut runs = self.levels.runs();
-        while let Some(run) = runs.next() {
-            let Some(table) = levels::covering(run, key) else { continue };
-            self.probes += 1;
-            match self.reads.look_up(table, key, hash, ticket, io) {
+        let mut runs = self.levels.runs().enumerate();
+        while let Some((number, run)) = runs.next() {
+            let (table, looked_up) = match self.nears.find(number, key) {
+                Some(near) => {
+                    self.near_probes += 1;
+                    self.probes += u64::from(self.near_probes.is_multiple_of(NEAR_PROBES));
+                    let table = &run[near.table];
+                    (table, self.reads.look_up_near(table, near, (key, hash), ticket, io))
+                }
+                None => {
+                    let Some(at) = levels::position(run, key) else { continue };
+                    self.probes += 1;
+                    let near = self.nears.note(number, at);
+                    (&run[at], self.reads.look_up(&run[at], near, (key, hash), ticket, io))
+                }
+            };
+            match looked_up {
                 Ok(Found::Nothing) => {}
                 Ok(Found::Value(value)) => {
                     found = Some(value);
@@ -457,7 +480,7 @@ impl Index {
                     // One wait for the guides of all levels, instead of one for each. If this table's guide is known, its
                     // filter says that the key is most likely here.
                     if !self.reads.has_guide(table, key) {
-                        for table in runs.filter_map(|run| levels::covering(run, key)) {
+                        for table in runs.filter_map(|(_, run)| levels::covering(run, key)) {
                             self.reads.look_ahead(table, key, ticket, io);
                         }
                     }
@@ -485,6 +508,7 @@ impl Index {
     /// repetition gets further. `None`: all look-ups are made.
     pub fn begin_caller(&mut self, max: Option<u64>) {
         self.memos.begin_caller();
+        self.nears.begin_caller();
         self.caller_begins = true;
         self.probes_end = max.map_or(u64::MAX, |max| self.probes + max);
     }

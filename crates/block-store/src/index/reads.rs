@@ -1,6 +1,7 @@
 //! Nodes of tables through the cache: reads in flight, and the tickets that wait for them.
 
 use super::cached::{BUDGET_MIN, Cache, Entry, Name};
+use super::near::Near;
 use super::node::{Kind, Node};
 use super::table::{At, BlockAt, Segment, Table, open_node};
 use super::{Bad, Ticket, filter, token};
@@ -180,24 +181,64 @@ impl Reads {
         }
     }
 
-    /// Looks up `key`, with the [`filter::hash`] `hash`, in `table`.
+    /// Looks up a key, with its [`filter::hash`], in `table`. Tells `near` the segment that it is in.
     pub fn look_up(
         &mut self,
         table: &Arc<Table>,
-        key: &[u8],
-        hash: u64,
+        near: Option<&mut Near>,
+        (key, hash): (&[u8], u64),
         ticket: Ticket,
         io: &mut Io,
     ) -> Result<Found, Unavailable> {
         let root = self.root(table, ticket, io)?;
         let Some(i) = root.covering(key) else { return Ok(Found::Nothing) };
         let segment = Segment::of_root(root, i).map_err(Unavailable::Bad)?;
-        let guide = self.node(table, segment.guide(), Kind::Guide, ticket, io)?;
+        let slot = self.slot(table, segment.guide(), Kind::Guide, ticket, &mut std::iter::empty(), io)?;
+        if let Some(near) = near {
+            (near.segment, near.slot) = (segment, slot);
+            root.key_into(i, &mut near.first);
+            match i + 1 < root.count() {
+                true => root.key_into(i + 1, &mut near.end),
+                false => near.end.clone_from(&table.end),
+            }
+            near.is_set = true;
+        }
+        self.look_up_in((table, &segment, slot), (key, hash), ticket, io)
+    }
+
+    /// [`Reads::look_up`] in a segment that the caller has used before.
+    pub fn look_up_near(
+        &mut self,
+        table: &Arc<Table>,
+        near: &Near,
+        (key, hash): (&[u8], u64),
+        ticket: Ticket,
+        io: &mut Io,
+    ) -> Result<Found, Unavailable> {
+        let guide = near.segment.guide();
+        let name = Name { table: table.number, unit: guide.unit };
+        let slot = match self.cache.entry_of(near.slot, name) {
+            Some(Entry::Node(_)) => near.slot,
+            // It was evicted, and may be back.
+            _ => self.slot(table, guide, Kind::Guide, ticket, &mut std::iter::empty(), io)?,
+        };
+        self.look_up_in((table, &near.segment, slot), (key, hash), ticket, io)
+    }
+
+    /// Looks up a key in a segment with its guide in this slot of the cache.
+    fn look_up_in(
+        &mut self,
+        (table, segment, slot): (&Arc<Table>, &Segment, u32),
+        (key, hash): (&[u8], u64),
+        ticket: Ticket,
+        io: &mut Io,
+    ) -> Result<Found, Unavailable> {
+        let Entry::Node(guide) = self.cache.entry(slot) else { unreachable!("a node was found there") };
         if !filter::may_hold(guide.filter(), hash) {
             return Ok(Found::Nothing);
         }
         let Some(i) = guide.covering(key) else { return Ok(Found::Nothing) };
-        let at = BlockAt::of_guide(guide, i).map_err(Unavailable::Bad)?.within(&segment);
+        let at = BlockAt::of_guide(guide, i).map_err(Unavailable::Bad)?.within(segment);
         let block = self.node(table, at, Kind::Entries, ticket, io)?;
         Ok(match block.seek(key) {
             (i, true) => block.value_shared(i).map_or(Found::Deleted, Found::Value),
@@ -261,23 +302,36 @@ impl Reads {
         ahead: &mut dyn Iterator<Item = At>,
         io: &mut Io,
     ) -> Result<&Node, Unavailable> {
+        let slot = self.slot(table, at, kind, ticket, ahead, io)?;
+        match self.cache.entry(slot) {
+            Entry::Node(node) => Ok(node),
+            Entry::Bad(bad) => Err(Unavailable::Bad(*bad)),
+        }
+    }
+
+    /// The slot of the cache that has a node.
+    #[inline]
+    fn slot(
+        &mut self,
+        table: &Arc<Table>,
+        at: At,
+        kind: Kind,
+        ticket: Ticket,
+        ahead: &mut dyn Iterator<Item = At>,
+        io: &mut Io,
+    ) -> Result<u32, Unavailable> {
         if at.is_hole() {
             return Err(Unavailable::Bad(Bad::Corrupt));
         }
         let name = Name { table: table.number, unit: at.unit };
-        match self.cache.find(name) {
-            Some(slot) => match self.cache.entry(slot) {
-                Entry::Node(node) => {
-                    self.touched.push(name);
-                    Ok(node)
-                }
-                Entry::Bad(bad) => {
-                    // The query may go on without it, wait for another node, and be repeated.
-                    self.touched.push(name);
-                    Err(Unavailable::Bad(*bad))
-                }
-            },
-            None => Err(self.miss(table, at, kind, ticket, ahead, io)),
+        let Some(slot) = self.cache.find(name) else {
+            return Err(self.miss(table, at, kind, ticket, ahead, io));
+        };
+        // Also an unreadable one: the query may go on without it, wait for another node, and be repeated.
+        self.touched.push(name);
+        match self.cache.entry(slot) {
+            Entry::Node(_) => Ok(slot),
+            Entry::Bad(bad) => Err(Unavailable::Bad(*bad)),
         }
     }
 

@@ -36,7 +36,7 @@ pub struct BlockAt {
 }
 
 /// Pointer of a root to a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// First block; the guide is directly behind the data blocks.
     pub unit: u64,

@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 pub(crate) mod memtables;
 mod model;
+mod near;
 mod rig;
 mod starving;
 mod steps;
