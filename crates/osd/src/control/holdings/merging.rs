@@ -136,6 +136,9 @@ impl Holdings {
     fn order_merge(&mut self, due: &DueMerge, orders: &mut Orders) {
         let is_held = |holding| matches!(holding, Holding::Held);
         let entry = self.entries.get(&due.target).filter(|entry| is_held(entry.holding));
+        // Its bits are those of the split then.
+        let is_split_since =
+            entry.is_some_and(|entry| entry.merged_through >= due.epoch && entry.split_at > due.epoch);
         let place = entry.map(|entry| (entry.core, entry.id(due.target), Some(entry.split_bits)));
         // The target was the source of a later merge.
         let place = place.or_else(|| {
@@ -156,7 +159,10 @@ impl Holdings {
             self.sources.remove(&due.source);
         }
         let wanted = split_bits(due.target.seed, due.pg_num);
-        let split_bits = had_bits.map_or(wanted, |had| had.min(wanted));
+        let split_bits = match had_bits {
+            Some(had) if is_split_since => had,
+            had => had.map_or(wanted, |had| had.min(wanted)),
+        };
         orders.entry(core).or_default().push(PgOrder::Merge {
             pg: id,
             source: joined.map(|source| source.id(due.source)),

@@ -49,6 +49,8 @@ pub struct Entry {
     pub holding: Holding,
     /// Of a held copy: the low bits of the hash that all its objects share.
     split_bits: u8,
+    /// The last map that had split the copy at the start of the OSD.
+    split_at: Epoch,
     /// The copy has every merge of maps up to this one, or has the order for it.
     merged_through: Epoch,
     /// The copy's shard. `NONE` in pools of whole copies.
@@ -664,6 +666,7 @@ impl Entry {
             core,
             holding,
             split_bits: 0,
+            split_at: 0,
             merged_through: 0,
             shard: ShardId::NONE,
             primary_since: None,
@@ -682,8 +685,8 @@ impl Entry {
     fn found(core: CoreId, loaded: &LoadedPg, intervals: PgIntervals) -> Entry {
         let created = if intervals.created == 0 { loaded.created } else { intervals.created };
         let intervals = PgIntervals { created, is_birth: false, ..intervals };
-        let LoadedPg { split_bits, merged_through, pg: SpgId { shard, .. }, .. } = *loaded;
-        Entry { split_bits, merged_through, shard, ..Entry::new(core, Holding::Held, intervals) }
+        let LoadedPg { split_bits, split_at, merged_through, pg: SpgId { shard, .. }, .. } = *loaded;
+        Entry { split_bits, split_at, merged_through, shard, ..Entry::new(core, Holding::Held, intervals) }
     }
 
     /// The name of the copy here.

@@ -763,6 +763,31 @@ fn merge_that_is_not_durable_is_ordered_again() {
     assert_eq!(back(&[half], false).len(), 1, "it is done");
 }
 
+/// The OSD ended before it heard that the merge was durable, and after the copy was split again.
+#[test]
+fn copy_that_was_split_after_its_merge_keeps_its_range() {
+    let mut story = before_merge(&[US, 1]);
+    story.follow(merge_pgs);
+    let births = story.holdings.births().clone();
+    story.follow(|map| map.pools.get_mut(&1).unwrap().pg_num = 2);
+    let intervals = story.stored.iter().map(|(pg, bytes)| (*pg, codec::decode_exact(bytes).unwrap()));
+    let records = PgRecords { births, intervals: intervals.collect(), old_births: None };
+    story.holdings = Holdings::new(US, 2);
+    story.holdings.read_records(records);
+    let split = |pg| LoadedPg { merged_through: 9, split_at: 10, ..loaded(pg, 1) };
+    story.find(split(PG));
+    story.find(split(child(1)));
+    story.start();
+    let orders = story.orders(true);
+    let is_merge = |order: &&PgOrder| matches!(order, PgOrder::Merge { split_bits: 1, .. });
+    assert_eq!(orders.iter().filter(is_merge).count(), 1, "{orders:?}");
+    assert_eq!(story.holdings.entries[&PG].split_bits, 1);
+    assert!(
+        !orders.iter().any(|order| matches!(order, PgOrder::Split { .. } | PgOrder::Remove { .. })),
+        "{orders:?}"
+    );
+}
+
 /// Another core made the merge durable, and a loss of power took its map back.
 #[test]
 fn copy_that_is_merged_ahead_of_its_map_is_not_split() {
