@@ -10,7 +10,7 @@ use bytes::Bytes;
 use command::errno::{EACCES, EAGAIN, EPERM};
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
-use command::{Answer, Args};
+use command::{Answer, Args, panics};
 use machine::ConnId;
 use machine::net::NetEffect;
 use std::collections::BTreeMap;
@@ -272,7 +272,8 @@ impl Monitor {
             Target::Quorum => signature::descriptions(from_manager.chain(own), features),
             Target::Me => {
                 let of_options = option_commands::descriptions("mon", Command::TELL);
-                signature::descriptions(of_options.chain(own), features)
+                let panics = panics::descriptions("mon", Command::TELL);
+                signature::descriptions(of_options.chain(panics).chain(own), features)
             }
         };
         all.compact()
