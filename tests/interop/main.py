@@ -28,7 +28,7 @@ GATE = ["test_replication", "test_options", "test_disk", "test_lab", "test_libra
         "test_scrub", "test_rbd", "test_librbd", "test_rbd_faults", "test_rbd_tasks", "test_snapshots", "test_copy_reads", "test_hosts",
         "test_proxmox", "test_cinder", "test_ceph_csi", "test_go_ceph_rbd",
         "test_rados:mem", "test_caps", "test_cuts", "test_hangs", "test_shoal_client", "test_hostile", "test_death",
-        "test_memory", "test_signals", "test_metrics", "test_restart",
+        "test_memory", "test_crash", "test_signals", "test_metrics", "test_restart",
         "test_restart:mem", "test_report", "test_top", "test_first_run", "test_modes", "test_reqid", "test_maps",
         "test_files", "test_names", "test_names:mem", "test_admin_socket", "test_mkfs", "test_upgrade",
         "test_python_rados", "test_go_ceph", "test_radosgw"]

@@ -193,8 +193,10 @@ class Changes(ClusterTest):
         """The outputs are those of stock 16.2 for the same commands."""
         client = self.client
         now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        new, old = f"{now}.123456Z_new", "2025-01-02T03:04:05.000001Z_old"
-        for name, stamp, entity in ((new, f"{now}.123456Z", "osd.0"), (old, "2025-01-02T03:04:05.000001Z", "client.x")):
+        # Reports are removed after a year.
+        past = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 60 * 86400)) + ".000001Z"
+        new, old = f"{now}.123456Z_new", f"{past}_old"
+        for name, stamp, entity in ((new, f"{now}.123456Z", "osd.0"), (old, past, "client.x")):
             report = {"crash_id": name, "timestamp": stamp, "entity_name": entity, "utsname_hostname": "h1", "backtrace": ["f"]}
             client.ceph("crash", "post", "-i", "-", stdin=json.dumps(report).encode())
         wrong = client.ceph("crash", "post", "-i", "-", stdin=b'{"a":1}')
@@ -219,6 +221,31 @@ class Changes(ClusterTest):
         client.ceph("crash", "rm", new)
         self.assertEqual(client.ceph("crash", "ls").text.strip(), "")
         self.assertEqual(client.json("config-key", "dump", "mgr/crash"), {})
+
+    def test_monitor_passes_commands_of_the_manager_on(self):
+        """Programs that know librados' `mon_command` alone get the answers that the manager gives."""
+        import rados
+        commands = [{"prefix": "pg stat"}, {"prefix": "osd df", "output_method": "tree"}, {"prefix": "osd pool stats"},
+                    {"prefix": "pg dump_pools_json"}, {"prefix": "osd safe-to-destroy", "ids": ["99"]}, {"prefix": "pg repair", "pgid": "99.0"},
+                    {"prefix": "osd pool autoscale-status"}, {"prefix": "no such"}]
+        with rados.Rados(conffile=str(self.cluster.conf), name="client.admin") as cluster:
+            for command in commands:
+                text = json.dumps({**command, "format": "json"})
+                (code, out, words), asked = cluster.mon_command(text, b""), cluster.mgr_command(text, b"")
+                self.assertEqual(code, asked[0], command)
+                if command["prefix"] == "no such":
+                    self.assertEqual((code, words), (-22, "command not known"))
+                elif code:
+                    self.assertEqual((out, words), asked[1:], command)
+                else:
+                    self.assertEqual(shapes.shape(json.loads(out)), shapes.shape(json.loads(asked[1])), command)
+            code, _, words = cluster.mon_command(json.dumps({"prefix": "pg repair"}), b"")
+            self.assertEqual(code, -22, words)
+        self.client.ceph("auth", "get-or-create", "client.reader", "mon", "allow r", "-o", self.cluster.dir / "reader")
+        with rados.Rados(conffile=str(self.cluster.conf), name="client.reader", conf={"keyring": str(self.cluster.dir / "reader")}) as cluster:
+            self.assertEqual(cluster.mon_command(json.dumps({"prefix": "pg stat"}), b"")[0], 0)
+            self.assertEqual(cluster.mon_command(json.dumps({"prefix": "pg repair", "pgid": "1.0"}), b"")[0], -13)
+        self.client.ceph("auth", "rm", "client.reader")
 
     def test_the_cluster_log_is_watched(self):
         watching = self.client.spawn("ceph", "-w")

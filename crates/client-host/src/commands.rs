@@ -90,6 +90,33 @@ impl ClientHost {
     }
 }
 
+impl ClientHost {
+    /// Sends the active manager a command with input, and waits for its answer at most `timeout`. Other events that come meanwhile are
+    /// dropped.
+    pub async fn ask_manager(
+        &mut self,
+        text: &str,
+        input: Bytes,
+        timeout: Duration,
+    ) -> Result<CommandReply, Refusal> {
+        let (to, text) = (Daemon::Manager, text.to_owned());
+        let asked =
+            self.with(|(client, now, fx)| client.command_with_input(now, to, text, input, timeout, fx));
+        let until = self.now() + timeout;
+        while self.now() < until {
+            for event in self.turn_until(until).await {
+                match event {
+                    Event::Commanded { id, outcome } if id == asked => {
+                        return outcome.map_err(|failure| Refusal::Silence(failure.to_string()));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Err(Refusal::Silence("no answer in time".into()))
+    }
+}
+
 fn of_ack(body: Body) -> Result<Bytes, Refusal> {
     match body {
         Body::MMonCommandAck(ack) if ack.result >= 0 => Ok(ack.output),

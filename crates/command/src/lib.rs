@@ -8,6 +8,7 @@
 //! - [`Answer`]: what goes back.
 //! - [`options`]: the options that `ceph config` and `ceph tell … config` know.
 //! - [`osd_network`]: the times of heartbeats, which the manager and OSDs show.
+//! - [`panics`]: the commands that end a daemon as a defect would.
 //! - [`pg_json`]: reports on placement groups, which the manager and OSDs show.
 //! - [`perf`]: performance counters as `perf dump` and a Prometheus page show them.
 //! - [`builds`]: marks by which daemons of different builds know their abilities.
@@ -24,6 +25,7 @@ pub mod iec;
 pub mod json;
 pub mod options;
 pub mod osd_network;
+pub mod panics;
 pub mod perf;
 pub mod pg_json;
 pub mod restart;

@@ -1,6 +1,7 @@
 //! Reports of crashed daemons, which `ceph-crash` or a person posts. The monitors keep them, under the keys where stock's
 //! manager looks for them; health warns of new ones until somebody archives them.
 
+use aws_lc_rs::digest;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use wire::text::{parse_stamp, stamp};
@@ -12,9 +13,7 @@ pub(crate) const PREFIX: &str = "mgr/crash/crash/";
 const REPORT_BYTES_MAX: usize = 64 << 10;
 /// A daemon that crashes again and again does not fill the monitors' store.
 const REPORTS_MAX: usize = 4096;
-/// A new report makes a warning for two weeks, as stock's `mgr/crash/warn_recent_interval` has it.
-const WARN_SECONDS: u64 = 14 * 24 * 60 * 60;
-/// Crashes that the warning describes.
+/// Crashes that a warning describes.
 const DESCRIBED_MAX: usize = 30;
 
 /// One crash.
@@ -64,6 +63,25 @@ impl Report {
         self.text("process_name")
     }
 
+    /// A module of a manager crashed, and its daemon went on.
+    fn is_of_module(&self) -> bool {
+        self.fields.contains_key("mgr_module")
+    }
+
+    /// Adds `stack_sig`, by which crashes at the same place are known: SHA-256 over the names of the functions and the assertion.
+    /// Times, threads, line numbers and addresses are left out, as in stock (`src/pybind/mgr/crash/module.py`).
+    pub fn sign(&mut self) {
+        let Some(Value::Array(backtrace)) = self.fields.get("backtrace") else { return };
+        let mut digest = digest::Context::new(&digest::SHA256);
+        let frames = backtrace.iter().filter_map(Value::as_str);
+        frames.for_each(|frame| digest.update(function_of(frame).as_bytes()));
+        if let Some(message) = self.text("assert_msg") {
+            lasting_parts(message).into_iter().for_each(|part| digest.update(part.as_bytes()));
+        }
+        let signature = digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        self.fields.insert("stack_sig".into(), signature.into());
+    }
+
     pub fn is_new(&self) -> bool {
         !self.fields.contains_key("archived")
     }
@@ -79,6 +97,28 @@ impl Report {
     pub fn to_text(&self) -> String {
         Value::Object(self.fields.clone()).to_string()
     }
+}
+
+/// The function of a frame `(FUNCTION+OFFSET) [ADDRESS]`.
+fn function_of(frame: &str) -> &str {
+    let place = frame.rsplit_once(' ').map_or(frame, |(place, _address)| place);
+    let mut inner = place.chars();
+    inner.next();
+    inner.next_back();
+    inner.as_str().split('+').next().unwrap_or_default()
+}
+
+/// The parts of `FILE: In function 'F' thread T time WHEN FILE: LINE: WHY` that are the same in each such crash: the text before the
+/// thread, and from the last colon on.
+fn lasting_parts(message: &str) -> Vec<&str> {
+    let parts = || {
+        let end = message.rfind('\n')?;
+        let why = message[..end].rfind(": ")?;
+        let time = message[..why].rfind(" time ")?;
+        let thread = message[..time].rfind(" thread ")?;
+        Some(vec![&message[..thread], &message[why..end]])
+    };
+    parts().unwrap_or_else(|| vec![message])
 }
 
 /// A change of the reports that the monitors keep.
@@ -151,12 +191,14 @@ impl Crashes {
         self.by_time().into_iter().filter(|report| i64::from(report.at.sec) < limit).collect()
     }
 
-    /// RECENT_CRASH, in stock's words.
-    pub fn health(&self, now: UTime) -> Option<(String, HealthCheck)> {
-        let since = u64::from(now.sec).saturating_sub(WARN_SECONDS);
+    /// RECENT_CRASH and RECENT_MGR_MODULE_CRASH, in stock's words, for new reports of the last `warn_seconds`.
+    pub fn health(&self, now: UTime, warn_seconds: u64) -> Vec<(String, HealthCheck)> {
+        let since = u64::from(now.sec).saturating_sub(warn_seconds);
         let is_recent = |report: &&Report| report.is_new() && u64::from(report.at.sec) > since;
-        let recent: Vec<&Report> = self.by_time().into_iter().filter(is_recent).collect();
-        let describe = |report: &&Report| {
+        let recent = self.by_time().into_iter().filter(is_recent);
+        let (of_modules, of_daemons): (Vec<&Report>, Vec<&Report>) =
+            recent.partition(|report| report.is_of_module());
+        let daemon = |report: &Report| {
             format!(
                 "{} crashed on host {} at {}",
                 report.entity().unwrap_or("unidentified daemon"),
@@ -164,19 +206,41 @@ impl Crashes {
                 report.text("timestamp").unwrap_or("(unknown)"),
             )
         };
-        let check = HealthCheck {
-            severity: HealthStatus::WARN,
-            summary: format!("{} daemons have recently crashed", recent.len()),
-            detail: recent.iter().take(DESCRIBED_MAX).map(describe).collect(),
-            count: recent.len() as i64,
+        let module = |report: &Report| {
+            let name = report.text("mgr_module").unwrap_or("unidentified module");
+            format!(
+                "mgr module {name} crashed in daemon {}",
+                daemon(report).replacen(" crashed on", " on", 1)
+            )
         };
-        (!recent.is_empty()).then(|| ("RECENT_CRASH".into(), check))
+        let check = |code: &str, what: &str, reports: &[&Report], describe: &dyn Fn(&Report) -> String| {
+            let mut detail: Vec<String> =
+                reports.iter().take(DESCRIBED_MAX).map(|report| describe(report)).collect();
+            if reports.len() > DESCRIBED_MAX {
+                detail.push(format!("and {} more", reports.len() - DESCRIBED_MAX));
+            }
+            let check = HealthCheck {
+                severity: HealthStatus::WARN,
+                summary: format!("{} {what} have recently crashed", reports.len()),
+                detail,
+                count: reports.len() as i64,
+            };
+            (!reports.is_empty()).then(|| (code.to_owned(), check))
+        };
+        let daemons = check("RECENT_CRASH", "daemons", &of_daemons, &daemon);
+        daemons
+            .into_iter()
+            .chain(check("RECENT_MGR_MODULE_CRASH", "mgr modules", &of_modules, &module))
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const STOCK_ASSERT: &str = "f47419496fc357611d4e484a703d198e862571b87221259328480dca8379861b";
+    const STOCK_PLAIN: &str = "19c1041342240f320fe4443a0d765a0cf391a93e514c110b5fc172cf283dcafa";
 
     fn post(text: &str) -> Result<Report, String> {
         Report::parse(text.as_bytes())
@@ -215,17 +279,59 @@ mod tests {
         let mut crashes = Crashes::default();
         crashes.apply(Change::Put(report.clone()));
         let now = |sec| UTime { sec, nsec: 0 };
-        let (code, check) = crashes.health(now(at + 60)).unwrap();
+        const TWO_WEEKS: u64 = 14 * 86_400;
+        let warnings = crashes.health(now(at + 60), TWO_WEEKS);
+        let [(code, check)] = &warnings[..] else { panic!("{warnings:?}") };
         assert_eq!(
-            (&*code, &*check.summary, check.count),
+            (&**code, &*check.summary, check.count),
             ("RECENT_CRASH", "1 daemons have recently crashed", 1)
         );
         assert_eq!(check.detail, ["osd.1 crashed on host (unknown) at 2026-01-01T00:00:00.5Z"]);
-        assert!(crashes.health(now(at + 14 * 86_400)).is_none());
+        assert!(crashes.health(now(at + 14 * 86_400), TWO_WEEKS).is_empty());
         let archived = report.archived(now(at + 61));
         assert_eq!(archived.text("archived"), Some("2026-01-01 00:01:01.000000"));
         crashes.apply(Change::Put(archived));
-        assert!(crashes.health(now(at + 62)).is_none());
+        assert!(crashes.health(now(at + 62), TWO_WEEKS).is_empty());
+    }
+
+    #[test]
+    fn module_crashes_have_a_check_of_their_own() {
+        let mut crashes = Crashes::default();
+        for n in 0..33 {
+            let module = if n < 2 { r#","mgr_module":"balancer""# } else { "" };
+            let report = format!(
+                r#"{{"crash_id":"{n}","timestamp":"2026-01-01T00:00:00.{n:06}Z","entity_name":"mgr.x"{module}}}"#
+            );
+            crashes.apply(Change::Put(post(&report).unwrap()));
+        }
+        let now = UTime { sec: crashes.get("0").unwrap().at.sec + 1, nsec: 0 };
+        let checks = crashes.health(now, 60);
+        let [(_, daemons), (code, modules)] = &checks[..] else { panic!("{checks:?}") };
+        assert_eq!((daemons.count, daemons.detail.len(), &*daemons.detail[30]), (31, 31, "and 1 more"));
+        assert_eq!(
+            (&**code, &*modules.summary),
+            ("RECENT_MGR_MODULE_CRASH", "2 mgr modules have recently crashed")
+        );
+        assert_eq!(
+            modules.detail[1],
+            "mgr module balancer crashed in daemon mgr.x on host (unknown) at 2026-01-01T00:00:00.000001Z"
+        );
+    }
+
+    /// Signatures that stock's module computes for the same reports.
+    #[test]
+    fn signature_equals_that_of_stock() {
+        let sign = |fields: &str| {
+            let report = format!(r#"{{"crash_id":"x","timestamp":"2026-01-01T00:00:00.0Z"{fields}}}"#);
+            let mut report = post(&report).unwrap();
+            report.sign();
+            report.text("stack_sig").map(str::to_owned)
+        };
+        let assertion = r#","backtrace":["(raise()+0x1) [0x7f]","(ceph::fail(char const*, int)+0x2) [0x55]","main"],
+            "assert_msg":"a.cc: In function 'f' thread 7f time 2026-01-01\na.cc: 55: FAILED ceph_assert(x: y)\n""#;
+        assert_eq!(sign(assertion).as_deref(), Some(STOCK_ASSERT));
+        assert_eq!(sign(r#","backtrace":["(f()+0x1) [0x7f]"]"#).as_deref(), Some(STOCK_PLAIN));
+        assert_eq!(sign(""), None);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use placement::crush::edit::{insert, new_map};
 use std::sync::Arc;
 use wire::messages::{MPGStats, PaxosHeader};
 use wire::types::{
-    EntityAddr, OsdInfo, OsdMap, OsdRow, OsdStat, OsdState, PgId, PgPool, PgStat, PgState, UTime, Uuid,
+    AuthName, EntityAddr, EntityKind, OsdInfo, OsdMap, OsdRow, OsdStat, OsdState, PgId, PgPool, PgStat,
+    PgState, UTime, Uuid,
 };
 
 pub(crate) const NOW: UTime = UTime { sec: 1_800_000_000, nsec: 0 };
@@ -133,7 +134,8 @@ pub(crate) fn react_as(pg_map: &PgMap, now: UTime, caps: &Caps, command: &str) -
         connected: &connected,
         input: b"",
     };
-    let asker = Asker { name: "client.admin", caps, addr: EntityAddr::default() };
+    let name = AuthName::new(EntityKind::CLIENT, "admin");
+    let asker = Asker { name: &name, caps, addr: EntityAddr::default() };
     commands::react(&view, &asker, command)
 }
 

@@ -324,7 +324,8 @@ impl Manager {
             return;
         }
         let mut health = self.pg_map.health(self.clock.at(now));
-        health.extend(self.crash_store.crashes.health(self.clock.at(now)));
+        let warn_seconds = self.options.crash_warn_interval.as_secs();
+        health.extend(self.crash_store.crashes.health(self.clock.at(now), warn_seconds));
         let report = MMonMgrReport {
             paxos: PaxosHeader::default(),
             health: HealthChecks(health),
@@ -580,6 +581,9 @@ impl Machine for Manager {
                     let wall = self.clock.at(now);
                     self.pg_map.tick(wall);
                     self.services.prune(wall, self.options.service_grace);
+                    if self.is_active() {
+                        self.prune_crashes(now, effects);
+                    }
                     self.progress.look(wall, &self.pg_map);
                     self.send_beacon(now, effects);
                     self.note_news(now);

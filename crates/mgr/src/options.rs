@@ -29,6 +29,8 @@ option_set! {
         reweight_osds_max: u64 = "mon_reweight_max_osds",
         reweight_bytes_min: u64 = "mon_reweight_min_bytes_per_osd",
         reweight_pgs_min: u64 = "mon_reweight_min_pgs_per_osd",
+        crash_retain_interval: Duration = "mgr/crash/retain_interval",
+        crash_warn_interval: Duration = "mgr/crash/warn_recent_interval",
         balancer_is_active: bool = "mgr/balancer/active",
         balancer_mode: String = "mgr/balancer/mode",
         balancer_interval: Duration = "mgr/balancer/sleep_interval",

@@ -2,6 +2,7 @@
 //!
 //! Codes and summaries are stock's, because alerts match them.
 
+use crate::auth_policy;
 use crate::crush::{Subtree, location_text};
 use crate::fullness::grade_of;
 use crate::old_builds::obstacle_to_merges;
@@ -16,7 +17,7 @@ use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, OsdState, PoolF
 
 pub type Checks = BTreeMap<String, HealthCheck>;
 
-fn check(severity: HealthStatus, summary: String, detail: Vec<String>) -> HealthCheck {
+pub(crate) fn check(severity: HealthStatus, summary: String, detail: Vec<String>) -> HealthCheck {
     HealthCheck { severity, summary, count: detail.len().max(1) as i64, detail }
 }
 
@@ -41,6 +42,7 @@ pub fn checks(state: &State, reports: &Reports, situation: &Situation, options: 
         out.insert("OSD_NO_DOWN_OUT_INTERVAL".into(), check);
     }
     keys(state, options, &mut out);
+    auth_policy::health(state, options, &mut out);
     out
 }
 

@@ -10,6 +10,7 @@
 
 pub mod answered;
 pub mod auth_entity;
+mod auth_policy;
 pub mod caps;
 pub mod commands;
 pub mod config_target;

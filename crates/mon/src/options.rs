@@ -7,6 +7,8 @@ option_set! {
     /// Options of the monitor; durations and counts as the table has them.
     pub struct MonOptions for Mon, Live {
         allow_insecure_global_id_reclaim: bool = "auth_allow_insecure_global_id_reclaim",
+        /// New keys may have the older cipher, where it may authenticate.
+        allow_insecure_key: bool = "mon_auth_allow_insecure_key",
         allow_pool_delete: bool = "mon_allow_pool_delete",
         allow_pool_size_one: bool = "mon_allow_pool_size_one",
         /// Seconds.
@@ -14,6 +16,8 @@ option_set! {
         /// Percentages of the file system.
         data_avail_crit: i64 = "mon_data_avail_crit",
         data_avail_warn: i64 = "mon_data_avail_warn",
+        /// Names of ciphers with commas, in the place of the map's.
+        emergency_allowed_ciphers: String = "mon_auth_emergency_allowed_ciphers",
         auth_ticket_ttl: Duration = "auth_mon_ticket_ttl",
         service_ticket_ttl: Duration = "auth_service_ticket_ttl",
         mgr_beacon_grace: Duration = "mon_mgr_beacon_grace",

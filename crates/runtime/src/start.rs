@@ -10,6 +10,7 @@ use std::convert::Infallible;
 use std::fmt::Display;
 use std::io;
 use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -83,7 +84,8 @@ impl<H: Send + 'static> Reactors<H> {
                         .and_then(|mut reactor| reactor.run())
                         .map_err(|error| error.to_string())
                 };
-                let outcome: Result<(), String> = run();
+                let caught = catch_unwind(AssertUnwindSafe(run));
+                let outcome: Result<(), String> = caught.unwrap_or_else(|_| Err("it panicked".into()));
                 if let Err(error) = &outcome {
                     tracing::error!("core {}: {error}", core.0);
                     mailboxes.iter().for_each(Mailbox::stop);

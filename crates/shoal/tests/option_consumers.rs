@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 fn consumed() -> Vec<Consumed> {
     let mut all = vec![
         client_host::ClientOptions::CONSUMED,
+        command::panics::PanicOptions::CONSUMED,
         mgr::options::MgrOptions::CONSUMED,
         mon::options::MonOptions::CONSUMED,
         osd::options::BenchOptions::CONSUMED,

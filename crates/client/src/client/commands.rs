@@ -24,6 +24,7 @@ pub(super) struct Commands {
 struct Pending {
     to: Daemon,
     text: String,
+    input: Bytes,
     deadline: Time,
     /// The connection that carries it.
     conn: Option<ConnId>,
@@ -58,9 +59,22 @@ impl Commands {
 impl Client {
     /// Send a command, `{"prefix": …}`, to a daemon. Its answer is [`Event::Commanded`].
     pub fn command(&mut self, now: Time, to: Daemon, text: String, timeout: Duration, fx: Fx) -> CommandId {
+        self.command_with_input(now, to, text, Bytes::new(), timeout, fx)
+    }
+
+    /// The same, with input as of `ceph COMMAND -i FILE`.
+    pub fn command_with_input(
+        &mut self,
+        now: Time,
+        to: Daemon,
+        text: String,
+        input: Bytes,
+        timeout: Duration,
+        fx: Fx,
+    ) -> CommandId {
         self.commands.last += 1;
         let id = CommandId(self.commands.last);
-        self.commands.pending.insert(id, Pending { to, text, deadline: now + timeout, conn: None });
+        self.commands.pending.insert(id, Pending { to, text, input, deadline: now + timeout, conn: None });
         if to == Daemon::Manager && !std::mem::replace(&mut self.commands.manager.is_wanted, true) {
             self.mon.subscribe("mgrmap", 0, &mut self.mon_effects);
             self.absorb_mon(now, fx);
@@ -134,7 +148,7 @@ impl Client {
         let fsid = self.map.as_ref().map(|map| map.fsid).unwrap_or_default();
         let Some(pending) = self.commands.pending.get_mut(&id) else { return };
         pending.conn = Some(conn);
-        let (command, input) = (vec![pending.text.clone()], Bytes::new());
+        let (command, input) = (vec![pending.text.clone()], pending.input.clone());
         let body: Body = match pending.to {
             Daemon::Manager => MMgrCommand { fsid, command, input }.into(),
             Daemon::Osd(_) => MCommand { fsid, command, input }.into(),

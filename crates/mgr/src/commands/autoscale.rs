@@ -134,16 +134,16 @@ pub(super) fn set_noautoscale(view: &View<'_>, _: &Args) -> Reaction {
 pub(super) fn unset_noautoscale(view: &View<'_>, _: &Args) -> Reaction {
     match view.pg_map.options.autoscale_is_off {
         false => Answer::ok("noautoscale is already unset!").into(),
-        true => set("false", "noautoscale is unset, all pools now have autoscale on"),
+        true => set("false", "noautoscale is unset, all pools now back to its previous mode"),
     }
 }
 
 /// The autoscaler gives the pools their modes when it sees the option.
-fn set(value: &str, told: &str) -> Reaction {
+fn set(value: &str, status: &'static str) -> Reaction {
     let command = object! {
         "prefix" => "config set", "who" => "mgr", "name" => "mgr/pg_autoscaler/noautoscale", "value" => value,
     };
-    Reaction::AskMonitor { command, body: format!("{told}\n") }
+    Reaction::AskMonitor { command, body: String::new(), status }
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ fn set(name: &str, value: &str) -> Reaction {
     let command = object! {
         "prefix" => "config set", "who" => "mgr", "name" => format!("mgr/balancer/{name}"), "value" => value,
     };
-    Reaction::AskMonitor { command, body: String::new() }
+    Reaction::AskMonitor { command, body: String::new(), status: "" }
 }
 
 pub(super) fn on(view: &View<'_>, _: &Args) -> Reaction {

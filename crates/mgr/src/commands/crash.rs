@@ -6,6 +6,7 @@ use crate::crashes::{Change, Report};
 use command::{Answer, Args, errno};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use wire::types::{AuthName, EntityKind};
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
@@ -74,9 +75,24 @@ pub(super) fn post(view: &View<'_>, _: &Args) -> Reaction {
             "there are too many crash reports: remove some with `ceph crash prune DAYS`",
         )
         .into(),
-        Ok(report) => Reaction::ChangeCrashes(vec![Change::Put(report)]),
+        Ok(mut report) => {
+            report.sign();
+            Reaction::ChangeCrashes(vec![Change::Put(report)])
+        }
         Err(why) => refused(format!("malformed crash metadata: {why}")),
     }
+}
+
+/// True if the report is about the asking daemon: its own, or those of a monitor's process, which holds a manager too. Daemons post
+/// such reports by the name that their key proves; everybody else needs the capability.
+pub(super) fn is_own_report(asker: &AuthName, input: &[u8]) -> bool {
+    let Ok(report) = Report::parse(input) else { return false };
+    let entity = report.entity().and_then(|name| name.parse::<AuthName>().ok());
+    entity.is_some_and(|entity| match asker.kind {
+        EntityKind::MON => matches!(entity.kind, EntityKind::MON | EntityKind::MGR),
+        EntityKind::CLIENT => false,
+        _ => entity == *asker,
+    })
 }
 
 pub(super) fn rm(view: &View<'_>, args: &Args) -> Reaction {

@@ -33,12 +33,12 @@ use crate::progress::{ProgressEvents, Setting};
 use crate::services::Services;
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
-use command::{Answer, Args, Json, errno};
+use command::{Answer, Args, Json, errno, panics};
 pub(crate) use images::MODULE as IMAGES_MODULE;
 pub(crate) use status::OsdRates;
 use std::collections::BTreeSet;
 use wire::messages::{CommandDescription, MOSDForceRecovery, MOSDScrub2};
-use wire::types::{EntityAddr, PgId, UTime, Uuid};
+use wire::types::{AuthName, EntityAddr, PgId, UTime, Uuid};
 
 /// State that a command reads.
 pub(crate) struct View<'a> {
@@ -90,10 +90,12 @@ pub(crate) enum Reaction {
         orders: Vec<(i32, MOSDScrub2)>,
         answer: Answer,
     },
-    /// Answer as the monitor answers this command, with a body of the manager's own before the monitor's.
+    /// Answer as the monitor answers this command, with a body of the manager's own before the monitor's. Where the monitor says
+    /// nothing, `status` is the word of success.
     AskMonitor {
         command: Json,
         body: String,
+        status: &'static str,
     },
     /// Have the monitors keep these changes, then answer. Without changes the answer is given at once.
     ChangeCrashes(Vec<Change>),
@@ -328,7 +330,7 @@ pub fn descriptions() -> Vec<CommandDescription> {
 
 /// The client that asks.
 pub(crate) struct Asker<'a> {
-    pub name: &'a str,
+    pub name: &'a AuthName,
     pub caps: &'a Caps,
     pub addr: EntityAddr,
 }
@@ -356,7 +358,8 @@ pub(crate) fn react(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Reaction 
         access: Access::parse(entry.permissions).expect("the table's permissions are letters"),
         peer: asker.addr.socket.map(|s| s.ip()),
     };
-    if !asker.caps.allow(&request) {
+    let is_of_itself = || prefix == "crash post" && crash::is_own_report(asker.name, view.input);
+    if !asker.caps.allow(&request) && !is_of_itself() {
         let why = format!("access denied: does the key of {} have mgr caps for '{prefix}'?", asker.name);
         return Answer::error(errno::EACCES, why).into();
     }
@@ -368,7 +371,9 @@ pub(crate) fn react(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Reaction 
 
 /// Descriptions for `ceph tell mgr.x`: the daemon's own commands, then those of the manager.
 pub(crate) fn describe_tell() -> String {
-    let all = option_commands::descriptions("mgr", 0).chain(TABLE.iter().chain(TELL).map(Entry::description));
+    let all = option_commands::descriptions("mgr", 0)
+        .chain(panics::descriptions("mgr", 0))
+        .chain(TABLE.iter().chain(TELL).map(Entry::description));
     signature::descriptions(all, codec::Features::ALL).compact()
 }
 

@@ -155,5 +155,5 @@ fn remove(view: &View<'_>, args: &Args, prefix: &str) -> Reaction {
         return answer.with_status(status).into();
     }
     let command = object! { "prefix" => prefix, "id" => osd, "yes_i_really_mean_it" => true };
-    Reaction::AskMonitor { command, body: String::new() }
+    Reaction::AskMonitor { command, body: String::new(), status: "" }
 }

@@ -168,7 +168,7 @@ fn reweight(view: &View<'_>, args: &Args, measure: Measure, is_dry: bool) -> Rea
                 changes.iter().map(|(osd, _, weight)| format!("'{osd}':'{weight}'")).collect();
             let weights = format!("{{{}}}", weights.join(","));
             let command = object! { "prefix" => "osd reweightn", "weights" => weights };
-            Reaction::AskMonitor { command, body }
+            Reaction::AskMonitor { command, body, status: "" }
         }
     }
 }

@@ -94,7 +94,7 @@ fn osds(view: &View<'_>, args: &Args, order: Order) -> Reaction {
     let mut by_primary = by_primary(view, every);
     by_primary.retain(|osd, _| chosen.contains(osd));
     let names: Vec<String> = chosen.iter().map(|osd| osd.to_string()).collect();
-    let status = format!("osd(s) {} instructed to {}", names.join(","), order.name);
+    let status = format!("instructed osd(s) {} to {}", names.join(","), order.name);
     give(view, by_primary, order, status)
 }
 

@@ -106,7 +106,7 @@ fn osd_with_pgs_is_destroyed_only_by_force() {
             r#"{"prefix":"osd purge-actual","id":7,"yes_i_really_mean_it":true}"#,
         ),
     ] {
-        let Reaction::AskMonitor { command: question, body } = react(&m, command) else {
+        let Reaction::AskMonitor { command: question, body, .. } = react(&m, command) else {
             panic!("{command}")
         };
         assert_eq!((question.compact(), body), (asked.to_owned(), String::new()));
@@ -220,7 +220,8 @@ fn reweight_by_pg_is_planned_as_stock_plans_it() {
                 osd.3 weight 1.0000 -> 0.9500\nosd.1 weight 1.0000 -> 0.9500\nosd.0 weight 1.0000 -> 0.9500\n";
     let dry = ask(&m, r#"{"prefix":"osd test-reweight-by-pg","oload":101}"#);
     assert_eq!((text(&dry).as_str(), dry.status.as_str()), (plan, "no change"));
-    let Reaction::AskMonitor { command, body } = react(&m, r#"{"prefix":"osd reweight-by-pg","oload":101}"#)
+    let Reaction::AskMonitor { command, body, .. } =
+        react(&m, r#"{"prefix":"osd reweight-by-pg","oload":101}"#)
     else {
         panic!("no change")
     };

@@ -4,7 +4,7 @@ use super::{Effect, Fx, Manager};
 use crate::commands::{self, Asker, Reaction, View};
 use bytes::Bytes;
 use command::options::commands as option_commands;
-use command::{Answer, Args, Json, errno};
+use command::{Answer, Args, Json, errno, panics};
 use machine::net::NetEffect;
 use machine::{ConnId, Time};
 use mon_client::{RequestId, TimedOut};
@@ -43,10 +43,11 @@ impl Caller {
     }
 }
 
-/// A caller, and the text that comes before the monitor's.
+/// A caller, the text that comes before the monitor's, and the status where the monitor has none.
 pub(super) struct Relay {
     pub caller: Caller,
     body: String,
+    status: &'static str,
 }
 
 impl Manager {
@@ -89,7 +90,9 @@ impl Manager {
                 self.note_news(now);
                 fx.push(caller.reply(Answer::ok(status)));
             }
-            Reaction::AskMonitor { command, body } => self.ask_monitor(now, caller, command, body, fx),
+            Reaction::AskMonitor { command, body, status } => {
+                self.ask_monitor(now, &command, Relay { caller, body, status }, fx);
+            }
             Reaction::ChangeCrashes(changes) => self.change_crashes(now, caller, changes, fx),
             Reaction::AskImages => self.ask_images(caller, command.concat(), fx),
             Reaction::ChangeBalancer(change) => self.change_balancer(now, caller, change, fx),
@@ -118,8 +121,8 @@ impl Manager {
             connected: &connected,
             input,
         };
-        let name = reporter.peer.identity.name().to_string();
-        let asker = Asker { name: &name, caps: &reporter.caps, addr: reporter.peer.socket };
+        let asker =
+            Asker { name: reporter.peer.identity.name(), caps: &reporter.caps, addr: reporter.peer.socket };
         commands::react(&view, &asker, &command.concat())
     }
 
@@ -134,13 +137,18 @@ impl Manager {
         if prefix == "get_command_descriptions" {
             return Answer::body(commands::describe_tell()).into();
         }
+        let is_allowed = reporter.caps.allow_all();
+        let has_own = |prefix: &str| option_commands::has(prefix) || panics::has(prefix);
         // `config show WHO` is a command of the manager, `config show` one of the daemon.
-        if args.text("who").is_some() || !option_commands::has(&prefix) {
+        if args.text("who").is_some() || !has_own(&prefix) {
             return self.react(now, conn, command, input);
         }
-        if !reporter.caps.allow_all() {
+        if !is_allowed {
             let why = "connection does not have capabilities to run this command";
             return Answer::error(errno::EACCES, why).into();
+        }
+        if let Some(answer) = panics::obey(&self.layers, &prefix) {
+            return answer.into();
         }
         option_commands::answer(&mut self.layers, &prefix, &args)
             .expect("the prefix is one of these commands")
@@ -166,9 +174,9 @@ impl Manager {
         asked
     }
 
-    fn ask_monitor(&mut self, now: Time, caller: Caller, command: Json, body: String, fx: Fx<'_>) {
-        let asked = self.request_command(now, &command, MONITOR_TIMEOUT, fx);
-        self.relays.extend(asked.map(|id| (id, Relay { caller, body })));
+    fn ask_monitor(&mut self, now: Time, command: &Json, relay: Relay, fx: Fx<'_>) {
+        let asked = self.request_command(now, command, MONITOR_TIMEOUT, fx);
+        self.relays.extend(asked.map(|id| (id, relay)));
     }
 
     /// True when a client waited for it.
@@ -178,8 +186,12 @@ impl Manager {
         answer: &Result<Body, TimedOut>,
         fx: Fx<'_>,
     ) -> bool {
-        let Some(Relay { caller, body }) = self.relays.remove(&id) else { return false };
-        fx.push(caller.reply(monitors_answer(answer, &body)));
+        let Some(Relay { caller, body, status }) = self.relays.remove(&id) else { return false };
+        let mut answer = monitors_answer(answer, &body);
+        if answer.result == 0 && answer.status.is_empty() {
+            answer.status = status.into();
+        }
+        fx.push(caller.reply(answer));
         true
     }
 }

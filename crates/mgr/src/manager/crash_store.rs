@@ -10,6 +10,11 @@ use mon_client::{RequestId, TimedOut};
 use std::collections::BTreeMap;
 use wire::messages::Body;
 
+/// Old reports whose removal is under way at a time.
+const PRUNED_AT_ONCE: usize = 16;
+/// The number of changes that no command has asked for.
+const NO_COMMAND: u64 = 0;
+
 #[derive(Default)]
 pub(super) struct CrashStore {
     pub crashes: Crashes,
@@ -47,18 +52,35 @@ impl Manager {
         let command = Command { caller, left: changes.len(), answer: Answer::ok("") };
         self.crash_store.commands.insert(number, command);
         for change in changes {
-            let ask = match &change {
-                Change::Put(report) => {
-                    let key = format!("{PREFIX}{}", report.id);
-                    object! { "prefix" => "config-key set", "key" => key, "val" => report.to_text() }
-                }
-                Change::Remove(id) => {
-                    object! { "prefix" => "config-key rm", "key" => format!("{PREFIX}{id}") }
-                }
-            };
-            let asked = self.request_command(now, &ask, MONITOR_TIMEOUT, fx);
-            self.crash_store.under_way.extend(asked.map(|id| (id, (change, number))));
+            self.request_change(now, change, number, fx);
         }
+    }
+
+    /// Has the monitors remove reports that are older than `mgr/crash/retain_interval`, some at a time.
+    pub(super) fn prune_crashes(&mut self, now: Time, fx: Fx<'_>) {
+        if !self.crash_store.under_way.is_empty() {
+            return;
+        }
+        let seconds = self.options.crash_retain_interval.as_secs().try_into().unwrap_or(i64::MAX);
+        let old = self.crash_store.crashes.older_than(self.clock.at(now), seconds);
+        let old: Vec<String> = old.into_iter().take(PRUNED_AT_ONCE).map(|report| report.id.clone()).collect();
+        for id in old {
+            self.request_change(now, Change::Remove(id), NO_COMMAND, fx);
+        }
+    }
+
+    fn request_change(&mut self, now: Time, change: Change, number: u64, fx: Fx<'_>) {
+        let ask = match &change {
+            Change::Put(report) => {
+                let key = format!("{PREFIX}{}", report.id);
+                object! { "prefix" => "config-key set", "key" => key, "val" => report.to_text() }
+            }
+            Change::Remove(id) => {
+                object! { "prefix" => "config-key rm", "key" => format!("{PREFIX}{id}") }
+            }
+        };
+        let asked = self.request_command(now, &ask, MONITOR_TIMEOUT, fx);
+        self.crash_store.under_way.extend(asked.map(|id| (id, (change, number))));
     }
 
     /// True if the answer belongs to a question of this module.
@@ -120,11 +142,13 @@ impl Manager {
 mod tests {
     use super::super::asked::tests::{CLIENT, answers, command_with, served};
     use super::*;
+    use crate::crashes::Report;
     use crate::fixture::text;
     use bytes::Bytes;
     use command::errno;
     use machine::Effects;
     use wire::messages::{MMonCommandAck, PaxosHeader};
+    use wire::types::UTime;
 
     const REPORT: &str =
         r#"{"crash_id":"x","timestamp":"2026-01-01T00:00:00.000000Z","entity_name":"osd.1"}"#;
@@ -204,5 +228,45 @@ mod tests {
         assert_eq!(kept(&mut manager, 0, ""), [], "the client is gone");
         assert_eq!(manager.crash_store.crashes.by_time().len(), 0, "the change counts all the same");
         assert!(manager.crash_store.commands.is_empty());
+    }
+
+    #[test]
+    fn reports_are_removed_after_the_retain_interval() {
+        let mut manager = loaded();
+        manager.crash_store.crashes.apply(Change::Put(Report::parse(REPORT.as_bytes()).unwrap()));
+        let at = manager.crash_store.crashes.by_time()[0].at;
+        let year = 365 * 86_400;
+        for (age, is_removed) in [(year - 60, false), (year + 60, true)] {
+            manager.clock.follow(Time(5), UTime { sec: at.sec + age, nsec: 0 });
+            manager.prune_crashes(Time(5), &mut Effects::new());
+            assert_eq!(manager.crash_store.under_way.len(), usize::from(is_removed), "{age}");
+        }
+        manager.prune_crashes(Time(5), &mut Effects::new());
+        assert_eq!(manager.crash_store.under_way.len(), 1, "it is under way");
+        assert_eq!(kept(&mut manager, 0, ""), []);
+        assert!(manager.crash_store.crashes.by_time().is_empty());
+    }
+
+    #[test]
+    fn daemon_posts_reports_of_itself_without_capability() {
+        for (name, entity, result) in [
+            ("osd.1", "osd.1", None),
+            ("osd.1", "osd.2", Some(-errno::EACCES)),
+            ("mon.", "mgr.a", None),
+            ("mgr.a", "mon.a", Some(-errno::EACCES)),
+            ("client.x", "client.x", Some(-errno::EACCES)),
+        ] {
+            let mut manager = loaded();
+            let peer = super::super::senders_tests::peer(&name.parse().unwrap(), Some(""));
+            manager.on_peer(CLIENT, peer, &mut Effects::new());
+            let report = REPORT.replace("osd.1", entity);
+            let answered = command_with(&mut manager, r#"{"prefix":"crash post"}"#, report.as_bytes());
+            let refusal = answers(answered).first().map(|answer| answer.result);
+            assert_eq!(
+                (refusal, manager.crash_store.under_way.len()),
+                (result, usize::from(result.is_none())),
+                "{name} {entity}"
+            );
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Answer, Command, Ctx, Keyring, Outcome, commands, keyring};
 use crate::auth_entity::AuthEntity;
+use crate::auth_policy;
 use crate::caps::MonCap;
 use crate::proposal::Change;
 use command::Json;
@@ -9,7 +10,7 @@ use command::errno::ENOENT;
 use command::object;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use wire::cephx::{Key, KeyKind};
+use wire::cephx::Key;
 use wire::types::AuthName;
 
 pub(super) const COMMANDS: &[Command] = commands! {
@@ -70,13 +71,24 @@ fn check_caps(service: &str, text: &str) -> Result<(), String> {
     }
 }
 
-fn new_key(ctx: &mut Ctx<'_>) -> Key {
-    // Every release reads AES keys; the newer kind is for whoever asks for it.
-    let kind = match ctx.args.text("key_type").as_deref() {
-        Some("aes256k") => KeyKind::Aes256k,
-        _ => KeyKind::Aes,
+/// A key of the asked or the preferred cipher.
+fn new_key(ctx: &mut Ctx<'_>) -> Result<Key, Answer> {
+    let policy = &ctx.state.monmap.auth;
+    let asked = ctx.args.text("key_type").and_then(|name| auth_policy::parse_cipher(&name));
+    let cipher = asked.unwrap_or(policy.preferred_cipher);
+    let name = auth_policy::cipher_name(cipher);
+    let Some(kind) = auth_policy::kind_of(cipher) else {
+        return Err(Answer::invalid(format!("unknown cipher {cipher}")));
     };
-    Key::generate(kind, ctx.now, ctx.random)
+    if !auth_policy::allowed_ciphers(policy, ctx.options).contains(&cipher) {
+        return Err(Answer::invalid(format!(
+            "refusing to create key with type ({name}) that cannot be used for auth (auth_allowed_ciphers)"
+        )));
+    }
+    if cipher == auth_policy::AES && !ctx.options.allow_insecure_key {
+        return Err(Answer::invalid(format!("creating key with insecure key type (\"{name}\") not allowed")));
+    }
+    Ok(Key::generate(kind, ctx.now, ctx.random))
 }
 
 fn show_section(ctx: &Ctx<'_>, name: &AuthName, entity: &AuthEntity) -> Answer {
@@ -188,7 +200,10 @@ fn add(ctx: &mut Ctx<'_>) -> Outcome {
         }
         return Ok(Answer::default());
     }
-    let key = given_key.unwrap_or_else(|| new_key(ctx));
+    let key = match given_key {
+        Some(key) => key,
+        None => new_key(ctx)?,
+    };
     ctx.changes.push(Change::AuthSet { name: name.clone(), entity: AuthEntity::new(key, caps) });
     Ok(Answer::ok(format!("added key for {name}")))
 }
@@ -206,7 +221,7 @@ fn ensure(ctx: &mut Ctx<'_>) -> Result<(AuthName, AuthEntity, bool), Answer> {
         }
         return Ok((name, entity, false));
     }
-    let entity = AuthEntity::new(new_key(ctx), wanted);
+    let entity = AuthEntity::new(new_key(ctx)?, wanted);
     ctx.changes.push(Change::AuthSet { name: name.clone(), entity: entity.clone() });
     Ok((name, entity, true))
 }
@@ -237,7 +252,7 @@ fn existing(ctx: &Ctx<'_>) -> Result<(AuthName, AuthEntity), Answer> {
 fn get_or_create_pending(ctx: &mut Ctx<'_>) -> Outcome {
     let (name, mut entity) = existing(ctx)?;
     if entity.pending_key.is_none() {
-        entity.pending_key = Some(new_key(ctx));
+        entity.pending_key = Some(new_key(ctx)?);
         ctx.changes.push(Change::AuthSet { name: name.clone(), entity: entity.clone() });
     }
     let shown = AuthEntity { caps: BTreeMap::new(), ..entity };
@@ -267,7 +282,7 @@ fn commit_pending(ctx: &mut Ctx<'_>) -> Outcome {
 fn rotate(ctx: &mut Ctx<'_>) -> Outcome {
     let name = entity_name(ctx)?;
     let mut entity = known(ctx, &name).ok_or_else(|| Answer::error(ENOENT, "entity does not exist"))?;
-    entity.key = new_key(ctx);
+    entity.key = new_key(ctx)?;
     ctx.changes.push(Change::AuthSet { name: name.clone(), entity: entity.clone() });
     Ok(show_section(ctx, &name, &entity))
 }

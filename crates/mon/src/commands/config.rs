@@ -267,7 +267,8 @@ fn reset(ctx: &mut Ctx<'_>) -> Outcome {
     let oldest = config.log.front().map_or(config.version, |entry| entry.version - 1);
     let Some(version) = u64::try_from(version).ok().filter(|v| (oldest..=config.version).contains(v)) else {
         return Err(Answer::invalid(
-            "must specify a valid historical version to revert to; see 'ceph config log'",
+            "must specify a valid historical version to revert to; see 'ceph config log' for a list of avialable \
+             configuration historical versions",
         ));
     };
     // Undone newest first, so that the oldest value of an option is what remains.

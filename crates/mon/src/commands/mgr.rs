@@ -230,7 +230,8 @@ fn metadata(ctx: &mut Ctx<'_>) -> Outcome {
         json
     };
     if let Some(who) = ctx.args.text("who") {
-        let fields = ctx.state.mgr_metadata.get(&who).ok_or_else(|| Answer::error(ENOENT, ""))?;
+        let missing = || Answer::error(ENOENT, format!("mgr.{who} does not exist"));
+        let fields = ctx.state.mgr_metadata.get(&who).ok_or_else(missing)?;
         return Ok(ctx.show_json(one(&who, fields)));
     }
     let json = Json::array(ctx.state.mgr_metadata.iter().map(|(name, fields)| one(name, fields)));

@@ -2,6 +2,7 @@
 
 use super::log::addrs_json;
 use super::{Answer, Command, Ctx, Outcome, commands};
+use crate::auth_policy::cipher_name;
 use codec::Encode;
 use command::errno::{ENOENT, EPERM};
 use command::{Json, object};
@@ -24,15 +25,6 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "quorum_status", "show the quorum and the monitor map", "mon", "r", quorum_status;
     "mon_status", "show this monitor's state", "mon", "r", mon_status, Command::TELL;
 };
-
-/// Ciphers by number, as 20.2.4 names them.
-fn cipher_name(number: i32) -> &'static str {
-    match number {
-        1 => "aes",
-        2 => "aes256k",
-        _ => "none",
-    }
-}
 
 fn cipher_json(number: i32) -> Json {
     object! { "name" => cipher_name(number), "value" => number }

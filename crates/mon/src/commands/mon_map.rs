@@ -2,11 +2,12 @@
 //! ([`crate::monitor`]): a monitor that was added counts when it has come and has caught up, never before.
 
 use super::{Answer, Command, Ctx, Outcome, commands};
+use crate::auth_policy;
 use crate::proposal::Change;
 use command::errno::{EBUSY, EEXIST, ENOENT};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use wire::types::{EntityAddr, EntityAddrVec, MonInfo, MonMap, Uuid};
+use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, MonInfo, MonMap, Uuid};
 
 pub(super) const COMMANDS: &[Command] = commands! {
     "mon add name=name,type=CephString name=addr,type=CephIPAddr name=location,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=],req=false",
@@ -19,6 +20,9 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "mon set-weight name=name,type=CephString name=weight,type=CephInt,range=0|65535",
         "set how often clients choose a monitor", "mon", "rw", set_weight;
     "mon set-addrs name=name,type=CephString name=addrs,type=CephString", "set the addresses of a monitor", "mon", "rw", set_addrs;
+    "mon set name=name,type=CephChoices,strings=auth_service_cipher|auth_allowed_ciphers|auth_preferred_cipher \
+     name=value,type=CephString",
+        "choose the ciphers of keys and tickets", "mon", "rw", set;
     "mon set_location name=name,type=CephString name=args,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=]",
         "set the CRUSH location of a monitor", "mon", "rw", set_location;
 };
@@ -215,6 +219,43 @@ fn change(ctx: &mut Ctx<'_>, name: &str, change: impl FnOnce(&mut MonInfo)) -> O
     let mut next = wanted(ctx, name, "does not exist")?;
     if let Some(mon) = next.mons.get_mut(name) {
         change(mon);
+    }
+    propose(ctx, next, "")
+}
+
+/// Ciphers in the map. A change that would shut out daemons or the caller is refused.
+fn set(ctx: &mut Ctx<'_>) -> Outcome {
+    let (name, value) = (ctx.args.required("name")?, ctx.args.required("value")?);
+    let parse = |text: &str| {
+        let cipher = auth_policy::parse_cipher(text.trim());
+        cipher.ok_or_else(|| Answer::invalid("(22) Invalid argument"))
+    };
+    let mut next = next_map(ctx);
+    match name.as_str() {
+        "auth_service_cipher" => next.auth.service_cipher = parse(&value)?,
+        "auth_preferred_cipher" => next.auth.preferred_cipher = parse(&value)?,
+        _ => {
+            let mut ciphers = value.split(',').map(parse).collect::<Result<Vec<i32>, _>>()?;
+            ciphers.sort_unstable();
+            ciphers.dedup();
+            next.auth.allowed_ciphers = ciphers;
+        }
+    }
+    if next.auth == ctx.state.monmap.auth {
+        return Ok(Answer::ok("already set"));
+    }
+    let is_needed =
+        |name: &AuthName| name.kind != EntityKind::CLIENT || name.id == "admin" || name == ctx.caller;
+    let shut_out = ctx.state.auth.entities.iter().filter(|(name, entity)| {
+        is_needed(name) && !auth_policy::may_authenticate(&next.auth, ctx.options, &entity.key)
+    });
+    let names: Vec<String> = shut_out.map(|(name, _)| name.to_string()).collect();
+    if !names.is_empty() {
+        let why = format!(
+            "keys of {} could no longer authenticate: rotate them first (`ceph auth rotate`)",
+            names.join(", ")
+        );
+        return Err(Answer::error(EBUSY, why));
     }
     propose(ctx, next, "")
 }

@@ -4,7 +4,7 @@ use super::restart::Asker;
 use super::{Effect, Monitor, Turn};
 use bytes::Bytes;
 use command::options::commands as option_commands;
-use command::{Answer, Args, Json, object, restart};
+use command::{Answer, Args, Json, object, panics, restart};
 use wire::features;
 use wire::types::{AuthName, EntityAddrVec, EntityKind};
 
@@ -16,6 +16,9 @@ impl Monitor {
         args: &Args,
     ) -> Result<Answer, Answer> {
         if let Some(answer) = option_commands::answer(&mut self.own.layers, prefix, args) {
+            return Ok(answer);
+        }
+        if let Some(answer) = panics::obey(&self.own.layers, prefix) {
             return Ok(answer);
         }
         let format = args.format();

@@ -9,6 +9,7 @@
 
 use super::{AuthMode, Effect, Monitor, Turn};
 use crate::auth_entity::AuthEntity;
+use crate::auth_policy;
 use crate::proposal::Change;
 use bytes::Bytes;
 use codec::{DecodeError, Encode, Features, Reader, Writer};
@@ -201,6 +202,9 @@ impl Monitor {
             Some(pending) if proves(pending) => pending.clone(),
             _ => return Err(EACCES),
         };
+        if !auth_policy::may_authenticate(&self.states.committed.monmap.auth, &self.options, &key) {
+            return Err(EACCES);
+        }
         let old_session_key = self.check_old_ticket(exchange, &request)?;
         if entity.caps.get("mon").is_none_or(|caps| caps.is_empty()) {
             return Err(EACCES);
@@ -249,7 +253,7 @@ impl Monitor {
     }
 
     /// A ticket for one service; `None` when the service has no secrets yet.
-    fn new_ticket(
+    pub(super) fn new_ticket(
         &mut self,
         service: EntityKind,
         parent: &AuthTicket,
@@ -367,7 +371,9 @@ impl Monitor {
                     None => now.as_nanos(),
                     Some(newest) => newest.as_nanos().max(now.as_nanos() + lifetime_ns),
                 };
-                let key = Key::generate(KeyKind::Aes256k, now, &mut self.random);
+                let cipher = self.states.head().monmap.auth.service_cipher;
+                let kind = auth_policy::kind_of(cipher).unwrap_or(KeyKind::Aes256k);
+                let key = Key::generate(kind, now, &mut self.random);
                 keys.rotate(RotatingSecret { key, expires: UTime::from_nanos(start_ns + lifetime_ns) });
             }
             if keys.max_version != before {

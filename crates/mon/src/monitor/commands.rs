@@ -10,7 +10,7 @@ use bytes::Bytes;
 use command::errno::{EACCES, EAGAIN, EPERM};
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
-use command::{Answer, Args};
+use command::{Answer, Args, panics};
 use machine::ConnId;
 use machine::net::NetEffect;
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ use wire::types::{AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, Log
 impl Monitor {
     pub(super) fn on_command(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MMonCommand) {
         let text = m.command.concat();
+        if self.is_for_manager(&m) {
+            return self.ask_manager(turn, conn, tid, m);
+        }
         let answer = if m.fsid != self.states.committed.monmap.fsid {
             Err(Answer::error(EPERM, "wrong fsid"))
         } else {
@@ -45,7 +48,7 @@ impl Monitor {
         (is_secure || !needs_secure()).then_some(given)
     }
 
-    fn acknowledge(
+    pub(super) fn acknowledge(
         &mut self,
         turn: &mut Turn<'_>,
         conn: ConnId,
@@ -118,10 +121,6 @@ impl Monitor {
         let Some(command) = find(&prefix) else {
             if target == Target::Me {
                 return self.run_admin(turn, &prefix, &args);
-            }
-            if self.manager_command(&prefix) {
-                // The `ceph` tool asks the manager itself; only very old clients come here.
-                return Err(Answer::error(EAGAIN, "ask the manager"));
             }
             return Err(Answer::invalid("command not known"));
         };
@@ -239,8 +238,9 @@ impl Monitor {
         codec::decode_exact(&self.states.committed.mgr_commands).unwrap_or_default()
     }
 
-    fn manager_command(&self, prefix: &str) -> bool {
-        self.manager_commands().iter().any(|c| signature::prefix(&c.signature) == prefix)
+    /// The description of a command that the manager announces.
+    pub(super) fn manager_command(&self, prefix: &str) -> Option<CommandDescription> {
+        self.manager_commands().into_iter().find(|c| signature::prefix(&c.signature) == prefix)
     }
 
     /// Command descriptions for the `ceph` tool: the manager's commands, then the monitor's own.
@@ -272,7 +272,8 @@ impl Monitor {
             Target::Quorum => signature::descriptions(from_manager.chain(own), features),
             Target::Me => {
                 let of_options = option_commands::descriptions("mon", Command::TELL);
-                signature::descriptions(of_options.chain(own), features)
+                let panics = panics::descriptions("mon", Command::TELL);
+                signature::descriptions(of_options.chain(panics).chain(own), features)
             }
         };
         all.compact()

@@ -16,6 +16,7 @@ mod fullness;
 mod log;
 mod maps;
 mod mgr;
+mod mgr_proxy;
 mod once;
 mod options;
 mod osd;
@@ -143,6 +144,7 @@ pub struct Monitor {
     maps: maps::MapCache,
     osd: osd::OsdWatch,
     mgr: mgr::MgrWatch,
+    mgr_proxy: mgr_proxy::MgrProxy,
     reports: Reports,
     /// OSDMaps promised to peers once an entry holds: its number, to whom, from which epoch.
     maps_owed: Vec<(u64, ConnId, wire::types::Epoch)>,
@@ -229,6 +231,7 @@ impl Monitor {
             maps: maps::MapCache::default(),
             osd: osd::OsdWatch::start(&state, now),
             mgr: mgr::MgrWatch::start(&state, now),
+            mgr_proxy: mgr_proxy::MgrProxy::default(),
             reports: Reports::default(),
             maps_owed: Vec::new(),
             published_epoch: state.osdmap().epoch,
@@ -402,6 +405,7 @@ impl Monitor {
     }
 
     fn on_net(&mut self, turn: &mut Turn<'_>, event: NetEvent) {
+        let Some(event) = self.on_mgr_proxy_event(turn, event) else { return };
         match event {
             NetEvent::Auth { conn, request } => self.on_auth(turn, conn, *request),
             NetEvent::Ready { conn, peer } => {
@@ -420,6 +424,7 @@ impl Monitor {
                 }
                 let Some(session) = self.sessions.remove(&conn) else { return };
                 self.forget_requests(turn, conn);
+                self.forget_proxied(conn);
                 if let Some(osd) = session.peer.identity.osd() {
                     self.on_osd_gone(osd);
                 }
@@ -486,6 +491,7 @@ impl Machine for Monitor {
         }
         self.follow_options(&mut turn);
         self.tick_quorum(&mut turn);
+        self.tick_mgr_proxy(&mut turn);
         if self.is_leading() {
             self.tick_pulses(&mut turn);
         }
@@ -503,6 +509,7 @@ impl Machine for Monitor {
     fn next_deadline(&self) -> Option<Time> {
         let pulses = self.osd.pulses.deadline().filter(|_| self.is_leading());
         let other = Time::earliest(self.stop.deadline(), Time::earliest(pulses, self.quorum_deadline()));
+        let other = Time::earliest(other, self.mgr_proxy.deadline());
         Time::earliest(Some(self.tick_at), other)
     }
 

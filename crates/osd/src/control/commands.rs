@@ -4,7 +4,7 @@ use super::signals::{self, Asker, Kind};
 use super::{Control, Effect, Fx, bench, inspection};
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
-use command::{Answer, Args, Json, errno, object, osd_network, restart};
+use command::{Answer, Args, Json, errno, object, osd_network, panics, restart};
 use machine::{ConnId, Time};
 use wire::messages::{MCommand, MCommandReply, Message};
 
@@ -59,7 +59,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
 /// Every command that an OSD answers: signature, help, permissions.
 pub fn all_commands() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
     let own = COMMANDS.iter().chain(signals::COMMANDS).chain(inspection::COMMANDS).chain(bench::COMMANDS);
-    own.chain(option_commands::COMMANDS)
+    own.chain(option_commands::COMMANDS).chain(panics::COMMANDS)
 }
 
 impl Control {
@@ -111,6 +111,9 @@ impl Control {
             return Some(Answer::invalid(why.clone()));
         }
         if let Some(answer) = option_commands::answer(&mut self.layers, &prefix, &args) {
+            return Some(answer);
+        }
+        if let Some(answer) = panics::obey(&self.layers, &prefix) {
             return Some(answer);
         }
         if prefix == "restart" {

@@ -14,6 +14,7 @@ use crate::host::ask::{Question, ask};
 use crate::host::identity;
 use crate::host::images::{self, ImagesConfig};
 use crate::host::mgr::{MgrRole, Question as MgrQuestion};
+use crate::host::mgr_keeper::{self, Slot};
 use crate::host::mon::{Mail, MonRole};
 use crate::host::mon_log::{FILE, MonLog, Writer};
 use anyhow::Context;
@@ -33,7 +34,7 @@ use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
@@ -100,6 +101,8 @@ impl clap::Args for Args {
 }
 
 const COMMANDS: &[Command] = &[
+    Command { signature: "abort", help: "" },
+    Command { signature: "assert", help: "" },
     Command { signature: "health", help: "show cluster health" },
     Command { signature: "mon_status", help: "report status of monitors" },
     Command { signature: "quorum_status", help: "report status of monitor quorum" },
@@ -167,16 +170,25 @@ fn serve(boot: &Boot, args: &boot::Args, for_manager: &BTreeMap<String, String>)
     })?;
     let mgr = start_manager(boot, id, for_manager, &mut random)?;
 
-    let manager = mgr.as_ref().map(|mgr| mgr.mailboxes()[0].clone());
-    let side = MonSide { mon: mon.mailboxes()[0].clone(), manager };
+    let manager = Arc::new(Slot::default());
+    let side = MonSide { mon: mon.mailboxes()[0].clone(), manager: manager.clone() };
     boot.serve(Arc::new(side))?;
     monitors::keep(&args.conf);
     tracing::info!("listening on {addr}");
-    // The manager ends with its monitor.
-    let clean = mon.join();
-    mgr.iter().for_each(Reactors::stop);
-    let mgr_clean = mgr.is_none_or(Reactors::join);
-    anyhow::ensure!(clean && mgr_clean, "a reactor panicked; the log says where");
+    let (running, stopped) = mpsc::channel();
+    let clean = std::thread::scope(|scope| {
+        if let Some(mgr) = mgr {
+            let (slot, mut random) = (&*manager, random.fork());
+            let start = move || start_manager(boot, id, for_manager, &mut random);
+            scope.spawn(move || mgr_keeper::keep(slot, &stopped, mgr, start));
+        }
+        let clean = mon.join();
+        // The manager ends with its monitor.
+        drop(running);
+        manager.get().iter().for_each(Mailbox::stop);
+        clean
+    });
+    anyhow::ensure!(clean, "the monitor panicked; the log says where");
     Ok(())
 }
 
@@ -345,7 +357,7 @@ fn start_manager(
 
 struct MonSide {
     mon: Mailbox<Mail>,
-    manager: Option<Mailbox<MgrQuestion>>,
+    manager: Arc<Slot>,
 }
 
 impl Role for MonSide {
@@ -378,7 +390,7 @@ impl Role for MonSide {
 
     /// The cluster's metrics, if the active manager is in this process.
     fn more_metrics(&self) -> Answer<String> {
-        let (mon, manager) = (self.mon.clone(), self.manager.clone());
+        let (mon, manager) = (self.mon.clone(), self.manager.get());
         Box::pin(async move {
             let Some(manager) = manager else { return String::new() };
             let told = ask(|reply| manager.post(MgrQuestion::Metrics { reply })).await;

@@ -104,6 +104,8 @@ pub struct Args {
 }
 
 const COMMANDS: &[Command] = &[
+    Command { signature: "abort", help: "" },
+    Command { signature: "assert", help: "" },
     Command {
         signature: "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
         help: "show the blocked ops currently in flight",

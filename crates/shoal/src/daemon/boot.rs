@@ -7,7 +7,7 @@ use super::restart::{self, Restart};
 use super::side::{Role, Side};
 use super::start_checks;
 use super::version;
-use super::{block_devices, host_facts};
+use super::{block_devices, crash, host_facts};
 use crate::cluster::layout::parse_addr;
 use crate::config::{self, LiveOptions, MonStartOptions, OsdStartOptions, ProcessOptions, SessionOptions};
 use anyhow::Context;
@@ -77,6 +77,7 @@ impl Boot {
             _ => OsdStartOptions::read(&layers).data,
         };
         let data = DataDir::open(&data)?;
+        crash::enable(&name, &data.path);
         // The monitors may be waited for: meanwhile the log and the process number are where file and command line say.
         let early = ProcessOptions::read(&layers);
         let early_level = LiveOptions::read(&layers).log_level;
@@ -134,7 +135,8 @@ impl Boot {
     pub fn serve(&self, role: Arc<dyn Role>) -> anyhow::Result<()> {
         let metrics = self.process.metrics_addr.as_deref().map(parse_addr).transpose()?;
         let socket = self.process.admin_socket.clone();
-        Side::new(self.name.clone(), socket, metrics, self.common.clone(), role).spawn()
+        Side::new(self.name.clone(), socket, metrics, self.common.clone(), role).spawn()?;
+        crash::start_posting(&self.layers).context("cannot start a thread")
     }
 
     /// The role has ended. Leaves nothing behind that says otherwise, or goes on with the installed program if that was asked for.

@@ -21,6 +21,13 @@ pub fn collect() -> BTreeMap<String, String> {
     facts
 }
 
+/// The fields of os-release: `NAME`, `ID`, `VERSION_ID`, `VERSION` and others.
+pub fn os_release() -> BTreeMap<String, String> {
+    let text = read("/etc/os-release");
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().trim_matches('"').to_owned())).collect()
+}
+
 pub fn memory_bytes() -> Option<u64> {
     let kib = memory(&read("/proc/meminfo")).find(|(name, _)| name == "mem_total_kb")?.1;
     Some(kib.parse::<u64>().ok()? * 1024)

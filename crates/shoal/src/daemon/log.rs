@@ -1,8 +1,9 @@
 //! Where do log lines go? To a thread that writes them, so that a reactor never waits for a file.
 //!
 //! The queue is bounded: when it is full a line is dropped and counted, and the count is logged with the next line
-//! that fits. Panics are logged with their backtrace before the process ends.
+//! that fits. Panics are logged with their backtrace, and [reported](super::crash), before the process ends.
 
+use super::crash;
 use conf::private;
 use std::fs::File;
 use std::io::Write;
@@ -54,6 +55,7 @@ pub fn start(path: Option<&Path>, level: &str) -> anyhow::Result<Log> {
     std::panic::set_hook(Box::new(|panic| {
         let backtrace = std::backtrace::Backtrace::force_capture();
         tracing::error!("panic: {panic}\n{backtrace}");
+        crash::record(panic, &backtrace);
         if let Some(log) = LOG.get() {
             log.flush();
         }

@@ -8,6 +8,7 @@ pub mod admin_socket;
 pub mod block_devices;
 pub mod boot;
 pub mod cluster_metrics;
+pub mod crash;
 pub mod data_dir;
 pub mod host_facts;
 pub mod log;

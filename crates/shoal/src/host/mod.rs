@@ -17,6 +17,7 @@ pub mod identity;
 pub mod images;
 pub mod making;
 pub mod mgr;
+pub mod mgr_keeper;
 pub mod mon;
 pub mod mon_log;
 pub mod osd;

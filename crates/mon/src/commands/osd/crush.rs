@@ -92,7 +92,7 @@ fn location(ctx: &Ctx<'_>) -> Result<Location, Answer> {
     let mut location = Location::default();
     for pair in ctx.args.texts("args") {
         let Some((kind, name)) = pair.split_once('=').filter(|(k, n)| !k.is_empty() && !n.is_empty()) else {
-            return Err(Answer::invalid(format!("invalid location '{pair}'")));
+            return Err(Answer::invalid("(22) Invalid argument"));
         };
         if edit::type_id(&ctx.state.osdmap().crush, kind).is_none() {
             return Err(Answer::invalid(format!("type '{kind}' does not exist")));
@@ -183,8 +183,15 @@ fn rename_bucket(ctx: &mut Ctx<'_>) -> Outcome {
     Ok(Answer::ok(format!("renamed bucket {source} into {target}")))
 }
 
+/// The OSD that gets a place.
+fn placeable(ctx: &Ctx<'_>) -> Result<i32, Answer> {
+    let osd = ctx.args.osd("id")?.0;
+    let missing = || format!("osd.{osd} does not exist.  create it before updating the crush map");
+    if ctx.state.osdmap().exists(osd) { Ok(osd) } else { Err(Answer::error(ENOENT, missing())) }
+}
+
 fn set(ctx: &mut Ctx<'_>) -> Outcome {
-    let osd = super::existing(ctx, "id")?;
+    let osd = placeable(ctx)?;
     let name = format!("osd.{osd}");
     let (weight, text) = weight(ctx)?;
     let location = location(ctx)?;
@@ -197,25 +204,29 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
         changed
     };
     let verb = if ctx.args.text("prefix").as_deref() == Some("osd crush add") { "add" } else { "set" };
-    let _ = changed;
-    Ok(Answer::ok(format!(
-        "{verb} item id {osd} name '{name}' weight {text} at location {} to crush map",
-        shown(&location)
-    )))
+    let place = shown(&location);
+    Ok(Answer::ok(match changed {
+        true => format!("{verb} item id {osd} name '{name}' weight {text} at location {place} to crush map"),
+        false => format!("set item id {osd} name '{name}' weight {text} at location {place}: no change"),
+    }))
 }
 
 fn create_or_move(ctx: &mut Ctx<'_>) -> Outcome {
-    let osd = super::existing(ctx, "id")?;
+    let osd = placeable(ctx)?;
     let name = format!("osd.{osd}");
     let (weight, text) = weight(ctx)?;
     let location = location(ctx)?;
     let mut map = (*ctx.state.osdmap().crush).clone();
     edit::create_or_move(&mut map, osd, weight, &name, &location, true).map_err(refusal)?;
-    if map != *ctx.state.osdmap().crush {
-        propose_crush(ctx, &map)?;
-    }
+    let done = match map == *ctx.state.osdmap().crush {
+        true => "updated",
+        false => {
+            propose_crush(ctx, &map)?;
+            "updating"
+        }
+    };
     Ok(Answer::ok(format!(
-        "create-or-move updating item name '{name}' weight {text} at location {} to crush map",
+        "create-or-move {done} item name '{name}' weight {text} at location {} to crush map",
         shown(&location)
     )))
 }

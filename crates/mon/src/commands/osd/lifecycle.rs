@@ -139,12 +139,15 @@ pub(super) fn rm(ctx: &mut Ctx<'_>) -> Outcome {
     Ok(Answer::ok(said))
 }
 
-fn sure(ctx: &Ctx<'_>, what: &str) -> Result<(), Answer> {
+fn sure(ctx: &Ctx<'_>) -> Result<(), Answer> {
     if ctx.args.flag("yes_i_really_mean_it") {
         return Ok(());
     }
-    let text = format!("Are you SURE?  {what}  Pass --yes-i-really-mean-it if you really do.");
-    Err(Answer::error(EPERM, text))
+    Err(Answer::error(
+        EPERM,
+        "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as \
+         deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.",
+    ))
 }
 
 /// Removes the keys of an OSD: its own, that of its encrypted store, and its private ones.
@@ -162,7 +165,7 @@ fn forget_keys(ctx: &mut Ctx<'_>, osd: i32) {
 }
 
 pub(super) fn destroy(ctx: &mut Ctx<'_>) -> Outcome {
-    sure(ctx, "This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys.")?;
+    sure(ctx)?;
     let osd = ctx.args.osd("id")?.0;
     let map = ctx.state.osdmap();
     if !map.exists(osd) {
@@ -184,19 +187,13 @@ pub(super) fn destroy(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 pub(super) fn purge(ctx: &mut Ctx<'_>) -> Outcome {
-    sure(ctx, "This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys.")?;
+    sure(ctx)?;
     purge_if(ctx, |_| Ok(()))
 }
 
 /// For an OSD that never came up: a failed installation undoes its first step with this.
 pub(super) fn purge_new(ctx: &mut Ctx<'_>) -> Outcome {
-    if !ctx.args.flag("yes_i_really_mean_it") {
-        return Err(Answer::error(
-            EPERM,
-            "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as \
-             well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.",
-        ));
-    }
+    sure(ctx)?;
     let osd = ctx.args.osd("id")?.0;
     purge_if(ctx, |state| match state.has(OsdState::NEW) {
         true => Ok(()),

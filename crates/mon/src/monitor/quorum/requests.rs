@@ -54,7 +54,10 @@ fn changes_state(text: &str) -> bool {
 impl Monitor {
     /// Takes a request of a session of ours: to be acted on here, or by the leader, which this monitor may be.
     pub(in crate::monitor) fn take_request(&mut self, turn: &mut Turn<'_>, conn: ConnId, message: Message) {
-        let place = place_of(&message.body);
+        let place = match &message.body {
+            Body::MMonCommand(m) if self.is_for_manager(m) => Place::Here,
+            body => place_of(body),
+        };
         if place == Place::Here || self.is_alone() || (place == Place::LeaderNow && self.is_leading()) {
             return self.carry_out(turn, conn, message);
         }

@@ -267,3 +267,91 @@ fn without_cephx_everyone_is_let_in_and_cephx_is_not_spoken() {
     let reply = f.auth_request(conn, true, name("client.anyone").hello_monitor(0), 1);
     assert!(matches!(reply, AuthReply::Done { ref proof, session_key: None, .. } if proof.allow_all));
 }
+
+/// Codes of checks about keys.
+fn insecure(f: &mut Fixture, admin: ConnId) -> Vec<String> {
+    let health = super::parse(&f.ok(admin, r#"{"prefix":"health","detail":"detail","format":"json"}"#));
+    let codes = health["checks"].as_object().unwrap().keys();
+    codes.filter(|code| code.starts_with("AUTH_")).cloned().collect()
+}
+
+fn kind_of(f: &Fixture, who: &str) -> KeyKind {
+    f.monitor.state().auth.entities[&name(who)].key.usable().unwrap()
+}
+
+fn set(what: &str, value: &str) -> String {
+    format!(r#"{{"prefix":"mon set","name":"{what}","value":"{value}"}}"#)
+}
+
+#[test]
+fn older_cipher_warns_once_the_newer_is_preferred() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    f.ok(admin, r#"{"prefix":"auth add","entity":"client.a"}"#);
+    assert_eq!((kind_of(&f, "client.a"), insecure(&mut f, admin)), (KeyKind::Aes, vec![]));
+    f.ok(admin, &set("auth_preferred_cipher", "aes256k"));
+    f.ok(admin, r#"{"prefix":"auth add","entity":"client.b"}"#);
+    assert_eq!(kind_of(&f, "client.b"), KeyKind::Aes256k);
+    assert_eq!(
+        insecure(&mut f, admin),
+        [
+            "AUTH_INSECURE_CLIENT_KEY_TYPE",
+            "AUTH_INSECURE_KEYS_ALLOWED",
+            "AUTH_INSECURE_KEYS_CREATABLE",
+            "AUTH_INSECURE_SERVICE_KEY_TYPE"
+        ]
+    );
+    let health = super::parse(&f.ok(admin, r#"{"prefix":"health","detail":"detail","format":"json"}"#));
+    let clients = &health["checks"]["AUTH_INSECURE_CLIENT_KEY_TYPE"];
+    let lines: Vec<&str> =
+        clients["detail"].as_array().unwrap().iter().filter_map(|line| line["message"].as_str()).collect();
+    let summary = format!("{} auth client entities with insecure key types", lines.len());
+    assert_eq!(clients["summary"]["message"], summary);
+    assert!(lines.contains(&"entity client.a using insecure key type: aes"), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("client.b using") || line.contains("osd.0")), "{lines:?}");
+    f.ok(
+        admin,
+        r#"{"prefix":"config set","who":"mon","name":"mon_auth_allow_insecure_key","value":"false"}"#,
+    );
+    assert!(!insecure(&mut f, admin).contains(&"AUTH_INSECURE_KEYS_CREATABLE".to_owned()));
+    let old = r#"{"prefix":"auth add","entity":"client.c","key_type":"aes"}"#;
+    let why = "creating key with insecure key type (\"aes\") not allowed";
+    assert_eq!(f.says(admin, old), (command::errno::EINVAL, why.into()));
+    f.ok(admin, &set("auth_service_cipher", "aes"));
+    assert!(insecure(&mut f, admin).contains(&"AUTH_INSECURE_SERVICE_TICKETS".to_owned()));
+}
+
+#[test]
+fn cipher_that_is_not_allowed_shuts_clients_out() {
+    use command::errno::{EBUSY, EINVAL};
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.new", 5000);
+    let only_new = set("auth_allowed_ciphers", "aes256k");
+    for wrong in [
+        set("auth_allowed_ciphers", "des"),
+        set("auth_allowed_ciphers", ""),
+        set("auth_preferred_cipher", ""),
+    ] {
+        assert_eq!(f.says(admin, &wrong), (EINVAL, "(22) Invalid argument".into()), "{wrong}");
+    }
+    assert_eq!(f.says(admin, &set("auth_preferred_cipher", "aes")), (0, "already set".into()));
+    let (errno, status) = f.says(admin, &only_new);
+    assert_eq!(errno, EBUSY);
+    assert!(status.starts_with("keys of osd.0, client.admin, mgr.x could no longer"), "{status}");
+    for who in ["osd.0", "client.admin", "mgr.x"] {
+        let key = Key::generate(KeyKind::Aes256k, START, &mut Random::from_number(11)).to_base64();
+        let keyring = format!("[{who}]\n\tkey = {key}\n\tcaps mon = \"allow *\"\n");
+        assert_eq!(f.command_with(admin, r#"{"prefix":"auth import"}"#, keyring.as_bytes()).0, 0);
+    }
+    f.ok(admin, &only_new);
+    assert_eq!(insecure(&mut f, admin), ["AUTH_INSECURE_CLIENT_KEY_TYPE"], "client.poor");
+    let old = r#"{"prefix":"auth add","entity":"client.c","key_type":"aes"}"#;
+    let why = "refusing to create key with type (aes) that cannot be used for auth (auth_allowed_ciphers)";
+    assert_eq!(f.says(admin, old), (EINVAL, why.into()));
+    let poor = keys()[&name("client.poor")].key.clone();
+    let conn = f.conn();
+    let asked = challenge(&mut f, conn, "client.poor", 0);
+    let refused = answer(&mut f, conn, &poor, asked, TicketBlob::default(), 1);
+    assert!(matches!(refused, AuthReply::Bad { result: -13 }));
+    log_in(&mut f, "client.new");
+}

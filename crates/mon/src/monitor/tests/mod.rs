@@ -13,6 +13,7 @@ mod managers;
 mod maps;
 mod marked_out;
 mod merging;
+mod mgr_proxy;
 mod osds;
 mod pool_size;
 mod pools;

@@ -1,0 +1,255 @@
+//! Commands of the manager that clients send to a monitor: it passes them on to the active manager, and the answer back.
+//!
+//! New clients ask the manager themselves. Programs that call librados' `mon_command` with `pg dump` or `osd df` rely on this, as do
+//! clients before Luminous. As in stock (`Monitor::handle_command`), the client's `mon` capabilities decide, the manager serves the
+//! monitor, commands wait for a manager, and a command whose connection breaks goes to the next manager.
+
+use super::{Effect, Monitor, Turn};
+use crate::caps::Allow;
+use bytes::Bytes;
+use command::errno::{EACCES, EAGAIN, EPERM, ETIMEDOUT};
+use command::{Answer, Args, signature};
+use machine::net::{Credentials, NetEffect, NetEvent, Policy};
+use machine::{ConnId, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::cephx::{AuthCaps, AuthTicket, KeyKind, ServiceTicket};
+use wire::messages::{Body, MMgrCommand, MMonCommand, Message};
+use wire::types::{AuthName, EntityAddrVec, EntityKind, UTime};
+
+/// Connections to managers have numbers from here on, apart from those to monitors.
+const FIRST_CONN: u64 = 1 << 49;
+/// Wait for a manager, and for its answer.
+const TIMEOUT: Duration = Duration::from_secs(120);
+const RETRY: Duration = Duration::from_secs(1);
+/// Commands under way, and the bytes of their texts and inputs. Further ones get EAGAIN.
+const COMMANDS_MAX: usize = 1000;
+const BYTES_MAX: usize = 30 << 20;
+/// With `auth none` a number is a claim like the name; zero would ask for one.
+const GLOBAL_ID: u64 = 1;
+
+#[derive(Debug, Default)]
+pub(super) struct MgrProxy {
+    /// The connection to the manager at `addrs`.
+    conn: Option<ConnId>,
+    addrs: EntityAddrVec,
+    opened: u64,
+    retry_at: Time,
+    last_tid: u64,
+    bytes: usize,
+    /// By the number under which the manager answers.
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    client: ConnId,
+    tid: u64,
+    command: Vec<String>,
+    input: Bytes,
+    deadline: Time,
+    is_sent: bool,
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        self.command.iter().map(String::len).sum::<usize>() + self.input.len()
+    }
+}
+
+impl MgrProxy {
+    fn forget_connection(&mut self) {
+        self.conn = None;
+        self.waiting.values_mut().for_each(|waiting| waiting.is_sent = false);
+    }
+
+    fn take(&mut self, tid: u64) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&tid)?;
+        self.bytes -= waiting.bytes();
+        Some(waiting)
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        let ends = self.waiting.values().map(|waiting| waiting.deadline);
+        let call = (self.conn.is_none() && !self.waiting.is_empty()).then_some(self.retry_at);
+        ends.chain(call).min()
+    }
+}
+
+impl Monitor {
+    /// True for a command that the manager announces and the monitors do not know.
+    pub(super) fn is_for_manager(&self, m: &MMonCommand) -> bool {
+        let prefix = Args::parse(&m.command.concat()).ok().and_then(|args| args.text("prefix"));
+        prefix.is_some_and(|prefix| {
+            crate::commands::find(&prefix).is_none() && self.manager_command(&prefix).is_some()
+        })
+    }
+
+    /// Passes a command on. Its answer comes later, unless it is refused.
+    pub(super) fn ask_manager(&mut self, turn: &mut Turn<'_>, client: ConnId, tid: u64, m: MMonCommand) {
+        let refusal = self.refusal_of_proxied(client, &m);
+        let MMonCommand { command, input, .. } = m;
+        if let Some(refusal) = refusal {
+            return self.acknowledge(turn, client, tid, command, refusal);
+        }
+        let deadline = turn.now + TIMEOUT;
+        let waiting = Waiting { client, tid, command, input, deadline, is_sent: false };
+        self.mgr_proxy.last_tid += 1;
+        self.mgr_proxy.bytes += waiting.bytes();
+        self.mgr_proxy.waiting.insert(self.mgr_proxy.last_tid, waiting);
+        self.tick_mgr_proxy(turn);
+    }
+
+    fn refusal_of_proxied(&self, client: ConnId, m: &MMonCommand) -> Option<Answer> {
+        if m.fsid != self.states.committed.monmap.fsid {
+            return Some(Answer::error(EPERM, "wrong fsid"));
+        }
+        let args = match Args::parse(&m.command.concat()) {
+            Ok(args) => args,
+            Err(why) => return Some(Answer::invalid(why)),
+        };
+        let prefix = args.text("prefix").unwrap_or_default();
+        let description = self.manager_command(&prefix)?;
+        let need = Allow::from_letters(&description.permissions);
+        let is_permitted = |session: &super::session::Session| {
+            session.permits(&description.module, &prefix, &args.for_caps(), need)
+        };
+        if !self.sessions.get(&client).is_some_and(is_permitted) {
+            return Some(Answer::error(EACCES, "access denied"));
+        }
+        if let Err(why) = signature::check(&description.signature, &args) {
+            return Some(Answer::invalid(why));
+        }
+        let bytes = m.command.iter().map(String::len).sum::<usize>() + m.input.len();
+        let is_full =
+            self.mgr_proxy.waiting.len() >= COMMANDS_MAX || self.mgr_proxy.bytes + bytes > BYTES_MAX;
+        is_full.then(|| Answer::error(EAGAIN, "too many commands wait for the manager; try again"))
+    }
+
+    /// Calls the manager, sends what waits for it, and ends what has waited for too long.
+    pub(super) fn tick_mgr_proxy(&mut self, turn: &mut Turn<'_>) {
+        let is_over = |waiting: &Waiting| waiting.deadline <= turn.now;
+        let late: Vec<u64> = self
+            .mgr_proxy
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| is_over(waiting))
+            .map(|(tid, _)| *tid)
+            .collect();
+        for tid in late {
+            let why = "the manager does not answer; `ceph mgr stat` shows which one is active";
+            self.answer_proxied(turn, tid, Answer::error(ETIMEDOUT, why));
+        }
+        let map = &self.states.committed.mgrmap;
+        let is_there = map.active_gid != 0 && map.available;
+        let addrs = if is_there { map.active_addrs.clone() } else { EntityAddrVec::default() };
+        if self.mgr_proxy.conn.is_some() && self.mgr_proxy.addrs != addrs {
+            self.close_mgr_proxy(turn);
+            self.mgr_proxy.retry_at = turn.now;
+        }
+        if self.mgr_proxy.waiting.is_empty() {
+            return;
+        }
+        if self.mgr_proxy.conn.is_none() {
+            if self.mgr_proxy.retry_at > turn.now {
+                return;
+            }
+            self.mgr_proxy.retry_at = turn.now + RETRY;
+            if addrs.0.is_empty() {
+                return;
+            }
+            let Some(credentials) = self.manager_credentials(turn.now) else { return };
+            self.mgr_proxy.opened += 1;
+            let conn = ConnId::outgoing(FIRST_CONN + self.mgr_proxy.opened);
+            (self.mgr_proxy.conn, self.mgr_proxy.addrs) = (Some(conn), addrs.clone());
+            turn.effects.push(Effect::Net(NetEffect::Connect {
+                conn,
+                to: addrs,
+                kind: EntityKind::MGR,
+                policy: Policy::Lossy,
+                credentials: Box::new(credentials),
+            }));
+        }
+        let (fsid, conn) = (self.states.committed.monmap.fsid, self.mgr_proxy.conn);
+        for (tid, waiting) in self.mgr_proxy.waiting.iter_mut().filter(|(_, waiting)| !waiting.is_sent) {
+            let Some(conn) = conn else { continue };
+            waiting.is_sent = true;
+            let (command, input) = (waiting.command.clone(), waiting.input.clone());
+            let message = Message::with_tid(*tid, MMgrCommand { fsid, command, input });
+            turn.effects.push(Effect::Net(NetEffect::Send { conn, message }));
+        }
+    }
+
+    fn close_mgr_proxy(&mut self, turn: &mut Turn<'_>) {
+        let conn = self.mgr_proxy.conn;
+        self.mgr_proxy.forget_connection();
+        turn.effects.extend(conn.map(|conn| Effect::Net(NetEffect::Close { conn })));
+    }
+
+    /// A ticket as the monitors give it to a client of managers, with every capability.
+    fn manager_credentials(&mut self, now: Time) -> Option<Credentials> {
+        let name = AuthName::new(EntityKind::MON, "");
+        let auth_name = name.to_string();
+        if self.settings.auth == super::AuthMode::None {
+            return Some(Credentials::None { auth_name, global_id: GLOBAL_ID });
+        }
+        let now = self.wall(now);
+        let parent = AuthTicket {
+            name,
+            global_id: GLOBAL_ID,
+            created: now,
+            expires: UTime::ZERO,
+            caps: AuthCaps::default(),
+            flags: 0,
+        };
+        let mut new = self.new_ticket(EntityKind::MGR, &parent, KeyKind::Aes256k, now)?;
+        new.info.ticket.caps = AuthCaps::from_text("allow *");
+        let blob = new.to_blob(&mut self.random).ok()?.blob;
+        let ticket = ServiceTicket {
+            service: new.service,
+            session_key: new.info.session_key,
+            blob,
+            secret_id: new.secret_id,
+            validity: new.validity,
+        };
+        Some(Credentials::Ticket { auth_name, global_id: GLOBAL_ID, ticket })
+    }
+
+    fn answer_proxied(&mut self, turn: &mut Turn<'_>, tid: u64, answer: Answer) {
+        if let Some(waiting) = self.mgr_proxy.take(tid) {
+            self.acknowledge(turn, waiting.client, waiting.tid, waiting.command, answer);
+        }
+    }
+
+    /// Takes an event of the connection to the manager; gives others back.
+    pub(super) fn on_mgr_proxy_event(&mut self, turn: &mut Turn<'_>, event: NetEvent) -> Option<NetEvent> {
+        let conn = event.conn();
+        if !conn.is_outgoing() || conn.0 & FIRST_CONN == 0 {
+            return Some(event);
+        }
+        if self.mgr_proxy.conn != Some(conn) {
+            return None;
+        }
+        match event {
+            NetEvent::Closed { .. } => {
+                self.mgr_proxy.forget_connection();
+                self.mgr_proxy.retry_at = turn.now + RETRY;
+            }
+            NetEvent::Message { message, .. } => {
+                if let Body::MMgrCommandReply(reply) = message.body {
+                    let answer = Answer { result: reply.result, status: reply.status, body: reply.output };
+                    self.answer_proxied(turn, message.tid, answer);
+                }
+            }
+            NetEvent::Ready { .. } | NetEvent::Auth { .. } | NetEvent::Granted { .. } => {}
+        }
+        None
+    }
+
+    /// A client is gone: its commands go on, and nobody waits for their answers.
+    pub(super) fn forget_proxied(&mut self, client: ConnId) {
+        let waiting = self.mgr_proxy.waiting.iter().filter(|(_, waiting)| waiting.client == client);
+        let tids: Vec<u64> = waiting.map(|(tid, _)| *tid).collect();
+        tids.into_iter().for_each(|tid| drop(self.mgr_proxy.take(tid)));
+    }
+}
