@@ -1,5 +1,5 @@
-//! The manager's work on block images, its module `rbd_support`: tasks that flatten and remove images, and purges of the trash at
-//! scheduled times. Without I/O: a client carries out its requests.
+//! The manager's work on block images, its module `rbd_support`: tasks that flatten and remove images, purges of the trash at
+//! scheduled times, and figures of single images. Without I/O: a client carries out its requests.
 //!
 //! Modules use only those above them:
 //!
@@ -9,11 +9,13 @@
 //! - `notices`, `lock`: notifications of its clients, and its exclusive lock.
 //! - `progress`, `children`, `trash`, `remove`, `flatten`: the work on one image.
 //! - `tasks`, `schedule`, `purging`: what is to be done, and when; the tables in the cluster.
+//! - `figures`: operations and bytes of single images, as the OSDs count them.
 //! - `support`: [`Support`], the machine.
 
 mod children;
 mod cx;
 mod errors;
+mod figures;
 mod flatten;
 mod image;
 mod layout;

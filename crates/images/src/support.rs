@@ -2,6 +2,7 @@
 
 use crate::cx::{Cx, Notification, Outcome, Procedures, Request, Ticket};
 use crate::errors;
+use crate::figures::{self, Kind, SharedFigures};
 use crate::image::{Image, id_of};
 use crate::lock::latest_map;
 use crate::pool::Pool;
@@ -20,7 +21,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::types::{Name, UTime};
+use wire::types::{Name, PerfQueries, PerfReports, UTime};
 
 /// A caller's permission: `(pool, namespace)` to true where it may act.
 #[derive(Clone)]
@@ -49,6 +50,10 @@ pub enum Input {
     Command(Command),
     /// The trash purge schedule of all pools, as [`crate::TRASH_PURGE_OPTION`] has it.
     TrashPurgeSchedule(String),
+    /// The time between two reports of an OSD.
+    ReportPeriod(Duration),
+    /// An OSD's counts for the queries of [`Support::take_queries`].
+    Counted(PerfReports),
     /// [`Support::next_deadline`] has passed.
     Deadline,
 }
@@ -68,6 +73,7 @@ pub struct Support {
 struct State {
     tasks: SharedTasks,
     purging: SharedPurging,
+    figures: SharedFigures,
     /// The tables have been read.
     is_loaded: Cell<bool>,
     commands: RefCell<VecDeque<(u64, Parsed)>>,
@@ -83,6 +89,7 @@ enum Verb {
     Add(Action, String),
     Cancel(String),
     Schedule(String, Ask),
+    Figures(figures::Ask),
 }
 
 const MONITOR_TIMEOUT: Duration = Duration::from_secs(60);
@@ -106,6 +113,7 @@ impl Support {
             cx.clone(),
             purging::work(state.purging.clone(), cx.clone()),
         ));
+        procedures.start(figures::work(state.figures.clone(), cx.clone()));
         Support {
             cx,
             procedures,
@@ -136,6 +144,8 @@ impl Support {
                     self.cx.warn(format!("option {} cannot be read: {why}", purging::OPTION));
                 }
             }
+            Input::ReportPeriod(period) => self.state.figures.borrow_mut().period = period,
+            Input::Counted(reports) => self.state.figures.borrow_mut().gather(&reports),
             Input::Deadline => {}
         }
         self.procedures.poll(&self.cx);
@@ -166,6 +176,11 @@ impl Support {
     /// Changes of tasks, for the list of what is under way.
     pub fn take_news(&mut self) -> Vec<TaskEvent> {
         self.state.tasks.borrow_mut().take_news(self.cx.now())
+    }
+
+    /// The metric queries that OSDs are to serve from now on, if they have changed.
+    pub fn take_queries(&mut self) -> Option<PerfQueries> {
+        self.state.figures.borrow_mut().take_queries()
     }
 
     /// Sentences that an operator should read.
@@ -269,6 +284,7 @@ impl Support {
         let text = |name: &str| args.text(name);
         let must = |name: &str| args.text(name).unwrap_or_default();
         let level = || must("level_spec");
+        let figures_of = |kind| figures::Ask { kind, pool_spec: must("pool_spec"), sort_by: text("sort_by") };
         let verb = match prefix.as_str() {
             "rbd task list" => {
                 // Needs nobody's answer.
@@ -292,6 +308,8 @@ impl Support {
             }
             "rbd trash purge schedule list" => Verb::Schedule(level(), Ask::List),
             "rbd trash purge schedule status" => Verb::Schedule(level(), Ask::Status),
+            "rbd perf image stats" => Verb::Figures(figures_of(Kind::Rates)),
+            "rbd perf image counters" => Verb::Figures(figures_of(Kind::Totals)),
             _ => {
                 let answer = Answer::invalid(format!("No handler found for '{prefix}'"));
                 return self.cx.answer(number, answer);
@@ -361,6 +379,7 @@ async fn answer(state: &State, cx: &Cx, command: Parsed) -> Answer {
     match verb {
         Verb::Cancel(id) => tasks::cancel(&state.tasks, cx, &id, COMMAND_TIMEOUT, &may).await,
         Verb::Schedule(level, ask) => purging::answer(&state.purging, cx, &level, ask).await,
+        Verb::Figures(ask) => figures::answer(&state.figures, cx, ask, &may).await,
         Verb::Add(action, text) => {
             let Some(spec) = ImageSpec::parse(&text) else {
                 return Answer::invalid(format!("Invalid image spec: {text}"));

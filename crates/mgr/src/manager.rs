@@ -34,7 +34,7 @@ use wire::messages::{
     Body, MMgrBeacon, MMgrClose, MMgrConfigure, MMgrOpen, MMgrReport, MMonMgrReport, MOSDMap, MPGStats,
     Message, MessageBody, PaxosHeader,
 };
-use wire::types::{EntityAddrVec, EntityKind, HealthChecks, OsdMap, UTime};
+use wire::types::{EntityAddrVec, EntityKind, HealthChecks, MetricReport, OsdMap, UTime};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -354,10 +354,11 @@ impl Manager {
         reporters.into_iter().for_each(|conn| self.configure(conn, fx));
     }
 
-    /// Tells a daemon how often to report.
+    /// Tells a daemon how often to report, and what.
     fn configure(&self, conn: ConnId, fx: Fx<'_>) {
         let MgrOptions { report_period_s, report_threshold: threshold, .. } = self.options;
-        let configure = MMgrConfigure { period_sec: report_period_s.max(1), threshold };
+        let queries = self.queries_for(conn);
+        let configure = MMgrConfigure { period_sec: report_period_s.max(1), threshold, queries };
         fx.push(Effect::Net(NetEffect::Send { conn, message: Message::new(configure) }));
     }
 
@@ -523,6 +524,9 @@ impl Manager {
             for (count, oldest_sec) in report.health.iter().filter_map(|metric| metric.as_slow_ops()) {
                 self.pg_map.on_slow_ops(daemon.clone(), count, oldest_sec);
             }
+        }
+        if let Some(MetricReport::Osd(reports)) = &report.metrics {
+            self.on_counted(conn, reports, fx);
         }
         self.note_news(now);
     }

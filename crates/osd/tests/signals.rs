@@ -7,6 +7,7 @@ use harness::*;
 use osd::pg::meta::PgStats;
 use osd::shard::{Input, Inquiry, InquiryAnswer, PgOrder, ToControl};
 use osd::signals::counters::{self, ControlFigures};
+use osd::signals::queries::{KeyCounts, MetricQuery};
 use osd::signals::{OpRecord, Progress, Stage, TrackingLimits};
 use std::time::Duration;
 use wire::types::*;
@@ -244,4 +245,38 @@ fn latency_of_a_request_during_a_split_is_its_own() {
     assert_eq!(figures.totals.all().count, 5);
     let stages = figures.write_stages.iter().map(|stage| stage.sum_ns).max().unwrap();
     assert!(stages < 1_000_000_000, "a stage took {stages} ns");
+}
+
+#[test]
+fn operations_of_an_image_count_for_a_metric_query() {
+    let mut host = serving();
+    let counted = |host: &mut Host| -> Vec<KeyCounts> {
+        host.control.clear();
+        host.step(Input::Report);
+        let counts = host.control.drain(..).filter_map(|said| match said {
+            ToControl::Counted(counts) => Some(counts),
+            _ => None,
+        });
+        counts.flatten().flat_map(|shard| shard.counts.into_values()).collect()
+    };
+    assert_eq!(host.ask("rbd_data.1a.0", vec![write_full(b"before")]).result, 0);
+    assert_eq!(counted(&mut host), [], "without a query nothing is counted");
+    let query = PerfQuery {
+        key: ShortList(vec![PerfKeyPart::new(PerfKeyPart::OBJECT_NAME, r"^rbd_data\.([^.]+)\.")]),
+        counters: ShortList(vec![PerfCounterKind::WRITE_OPS]),
+    };
+    host.step(Input::Queries([MetricQuery::compile(&query).unwrap().into()].into()));
+    for name in ["rbd_data.1a.0", "rbd_data.1a.1", "rbd_header.1a"] {
+        let request = host.request(object(name), vec![write_full(b"hello")]);
+        let tid = host.send(1, request);
+        wait(&mut host, 3);
+        host.settle();
+        assert_eq!(host.reply(tid).result, 0);
+    }
+    assert_eq!(host.ask("rbd_data.1a.1", vec![read(0, 0)]).result, 0);
+    assert!(host.ask("rbd_data.1a.9", vec![read(0, 0)]).result < 0, "an error is not counted");
+    let [counts] = counted(&mut host)[..] else { panic!("one image") };
+    let KeyCounts { writes, reads, written_bytes, read_bytes, write_ns, .. } = counts;
+    assert_eq!((writes, reads, written_bytes, read_bytes, write_ns), (2, 1, 10, 5, 6_000_000));
+    assert_eq!(counted(&mut host), [], "counts begin again");
 }

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use wire::dencode::{self, hostile};
 use wire::features::TENTACLE;
 use wire::messages::{
-    self, Body, Caller, Carried, Header, MMgrMap, MMonCommand, MMonMap, MMonPeer, MOSDBoot, MOSDMap,
-    MOSDPeer, Message, MonHello, MonPeerBody, MonPulse, PaxosHeader, Payload,
+    self, Body, Caller, Carried, Header, MMgrConfigure, MMgrMap, MMgrReport, MMonCommand, MMonMap, MMonPeer,
+    MOSDBoot, MOSDMap, MOSDPeer, Message, MonHello, MonPeerBody, MonPulse, PaxosHeader, Payload,
 };
 use wire::types::{
     AuthName, BadCopies, CopyReport, EntityAddr, EntityAddrVec, EntityKind, EntityName, FsMap, HObject,
-    LogRun, MgrMap, MissingObject, MonMap, ObjectSurvey, OsdMap, OsdSuperblock, PastInterval, PastIntervals,
-    PeerBody, PgCopyInfo, PgId, PgPool, PlaceAnswer, PlaceDecision, PlaceRequest, ScanAnswer, ScrubStamps,
-    SurveyAnswer, SurveyRequest, Uuid,
+    LogRun, MetricReport, MgrMap, MissingObject, MonMap, ObjectSurvey, OsdMap, OsdSuperblock, PastInterval,
+    PastIntervals, PeerBody, PerfCounterKind, PerfKeyPart, PerfLimit, PerfQuery, PerfReport, PgCopyInfo,
+    PgId, PgPool, PlaceAnswer, PlaceDecision, PlaceRequest, ScanAnswer, ScrubStamps, ShortList, SurveyAnswer,
+    SurveyRequest, Uuid,
 };
 
 fn folder(target: &str) -> PathBuf {
@@ -125,6 +126,11 @@ fn recorded_values() -> Vec<(&'static str, &'static str, Vec<u8>)> {
 }
 
 fn whole_messages() -> Vec<Body> {
+    let limit = PerfLimit { order_by: PerfCounterKind::WRITE_OPS, max_count: 256 };
+    let packed = PerfReport::pack(&query().counters.0, |_| (7, 3));
+    let key = vec![vec!["2".into()], vec!["1a2b".into()]];
+    let report = PerfReport { counters: query().counters, packed: [(key, packed)].into() };
+    let reports = [(query(), report)].into();
     vec![
         MMonMap::new(&MonMap::default(), TENTACLE).into(),
         MMgrMap { map: MgrMap::default() }.into(),
@@ -140,7 +146,24 @@ fn whole_messages() -> Vec<Body> {
             features: TENTACLE.0,
         }
         .into(),
+        MMgrConfigure { period_sec: 5, threshold: 5, queries: [(query(), [limit].into())].into() }.into(),
+        MMgrReport {
+            daemon_name: "0".into(),
+            metrics: Some(MetricReport::Osd(reports)),
+            ..MMgrReport::default()
+        }
+        .into(),
     ]
+}
+
+/// Operations by image, as the manager asks for them.
+fn query() -> PerfQuery {
+    let key = [(PerfKeyPart::POOL_ID, "^(.*)$"), (PerfKeyPart::OBJECT_NAME, r"^rbd_data\.([^.]+)\.")];
+    let counters = vec![PerfCounterKind::WRITE_OPS, PerfCounterKind::WRITE_LATENCY];
+    PerfQuery {
+        key: ShortList(key.map(|(property, regex)| PerfKeyPart::new(property, regex)).into()),
+        counters: ShortList(counters),
+    }
 }
 
 /// Statements between OSDs that zeroes do not make.

@@ -1,4 +1,4 @@
-//! `rbd task` and `rbd trash purge schedule`: the host has the tables and does the work.
+//! `rbd task`, `rbd trash purge schedule` and `rbd perf image`: the host has the tables and the figures, and does the work.
 
 use super::{Reaction, View};
 use command::Args;

@@ -281,6 +281,12 @@ table! {
     "balancer dump name=plan,type=CephString", "Show an optimization plan", mgr r => balancer::dump;
     "balancer ls", "List all plans", mgr r => balancer::ls;
     "balancer execute name=plan,type=CephString", "Execute an optimization plan", mgr rw => balancer::execute;
+    "rbd perf image stats name=pool_spec,type=CephString,req=false \
+     name=sort_by,type=CephChoices,strings=write_ops|write_bytes|write_latency|read_ops|read_bytes|read_latency,req=false",
+    "Retrieve current RBD IO performance stats", rbd_support r => images::ask;
+    "rbd perf image counters name=pool_spec,type=CephString,req=false \
+     name=sort_by,type=CephChoices,strings=write_ops|write_bytes|write_latency|read_ops|read_bytes|read_latency,req=false",
+    "Retrieve current RBD IO performance counters", rbd_support r => images::ask;
     "rbd task add flatten name=image_spec,type=CephString", "Flatten a cloned image asynchronously in the background",
     rbd_support w => images::ask;
     "rbd task add remove name=image_spec,type=CephString", "Remove an image asynchronously in the background",

@@ -10,7 +10,8 @@ use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use wire::types::EntityAddrVec;
+use std::time::Duration;
+use wire::types::{EntityAddrVec, PerfQueries, PerfReports};
 
 /// The name of the host's client in beacons, as that of a stock manager's module.
 pub(super) const CLIENT_NAME: &str = "rbd_support";
@@ -31,6 +32,10 @@ pub enum ImagesOrder {
     SetActive(bool),
     /// The schedule of all pools, from the options.
     TrashPurgeSchedule(String),
+    /// `mgr_stats_period`: OSDs report this often.
+    ReportPeriod(Duration),
+    /// An OSD's counts for metric queries of [`ImagesNews::Queries`].
+    Counted(PerfReports),
     /// Its answer is [`super::Input::ImagesAnswer`].
     Command { number: u64, text: String, may: May },
 }
@@ -43,6 +48,8 @@ pub enum ImagesNews {
     /// The addresses of the client, as OSDs and monitors see it. They are fenced when this manager fails.
     Client(EntityAddrVec),
     Task(TaskEvent),
+    /// The metric queries that OSDs are to serve from now on.
+    Queries(PerfQueries),
 }
 
 /// Commands that the host has not answered.
@@ -52,6 +59,9 @@ pub(super) struct Images {
     waiting: BTreeMap<u64, Caller>,
     /// The schedule that the host knows.
     schedule: String,
+    /// The report period that the host knows.
+    period: Duration,
+    queries: PerfQueries,
     /// Of the host's client, once it has a connection.
     pub(super) addrs: Option<EntityAddrVec>,
 }
@@ -67,6 +77,7 @@ impl Manager {
         if std::mem::replace(&mut self.is_active, is_active) != is_active {
             fx.push(Effect::Images(ImagesOrder::SetActive(is_active)));
             self.images.addrs = None;
+            self.set_queries(PerfQueries::new(), fx);
             self.progress.forget_tasks();
         }
     }
@@ -77,8 +88,10 @@ impl Manager {
             return;
         }
         match news {
+            ImagesNews::Queries(queries) => self.set_queries(queries, fx),
             ImagesNews::Began => {
                 self.images.addrs = None;
+                self.set_queries(PerfQueries::new(), fx);
                 self.progress.forget_tasks();
             }
             // At once: from now on the client may have locks and watches.
@@ -99,6 +112,41 @@ impl Manager {
         if self.images.schedule != self.options.trash_purge_schedule {
             self.images.schedule.clone_from(&self.options.trash_purge_schedule);
             fx.push(Effect::Images(ImagesOrder::TrashPurgeSchedule(self.images.schedule.clone())));
+        }
+        let period = Duration::from_secs(self.options.report_period_s.max(1).into());
+        if std::mem::replace(&mut self.images.period, period) != period {
+            fx.push(Effect::Images(ImagesOrder::ReportPeriod(period)));
+        }
+    }
+
+    /// Tells every OSD when the queries have changed.
+    fn set_queries(&mut self, queries: PerfQueries, fx: Fx<'_>) {
+        if self.images.queries == queries {
+            return;
+        }
+        self.images.queries = queries;
+        let osds: Vec<ConnId> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.daemon.is_some() && peer.peer.identity.osd().is_some())
+            .map(|(conn, _)| *conn)
+            .collect();
+        osds.into_iter().for_each(|conn| self.configure(conn, fx));
+    }
+
+    /// The metric queries for a peer.
+    pub(super) fn queries_for(&self, conn: ConnId) -> PerfQueries {
+        let is_osd = self.peers.get(&conn).is_some_and(|peer| peer.peer.identity.osd().is_some());
+        if is_osd { self.images.queries.clone() } else { PerfQueries::new() }
+    }
+
+    /// An OSD's counts. Those for a query that has ended are dropped.
+    pub(super) fn on_counted(&mut self, conn: ConnId, reports: &PerfReports, fx: Fx<'_>) {
+        let is_osd = self.peers.get(&conn).is_some_and(|peer| peer.peer.identity.osd().is_some());
+        let known = reports.iter().filter(|(query, _)| is_osd && self.images.queries.contains_key(*query));
+        let known: PerfReports = known.map(|(query, report)| (query.clone(), report.clone())).collect();
+        if !known.is_empty() {
+            fx.push(Effect::Images(ImagesOrder::Counted(known)));
         }
     }
 
@@ -135,7 +183,11 @@ mod tests {
     use crate::caps::Caps;
     use command::{TaskState, errno};
     use machine::Effects;
-    use wire::types::EntityAddr;
+    use machine::net::NetEffect;
+    use wire::messages::{Body, MMgrOpen, MMgrReport};
+    use wire::types::{
+        EntityAddr, MetricReport, PerfCounterKind, PerfKeyPart, PerfQuery, PerfReport, ShortList,
+    };
 
     fn ask(manager: &mut Manager, text: &str) -> (Vec<(u64, May)>, Vec<Answer>) {
         let effects = command_with(manager, text, b"");
@@ -214,6 +266,78 @@ mod tests {
         }
         manager.set_active(false, &mut fx);
         assert_eq!(named(&manager), none);
+    }
+
+    fn query(pool: u32) -> PerfQuery {
+        let part = PerfKeyPart::new(PerfKeyPart::POOL_ID, format!("^({pool})$"));
+        PerfQuery { key: ShortList(vec![part]), counters: ShortList(vec![PerfCounterKind::READ_OPS]) }
+    }
+
+    /// The number of queries that each session is told.
+    fn told(fx: &mut Effects<Effect>) -> Vec<(ConnId, usize)> {
+        let told = fx.take().into_iter().filter_map(|effect| match effect {
+            Effect::Net(NetEffect::Send { conn, message }) => match message.body {
+                Body::MMgrConfigure(configure) => Some((conn, configure.queries.len())),
+                _ => None,
+            },
+            _ => None,
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn osds_follow_the_queries_of_the_active_manager() {
+        let mut manager = served();
+        let mut fx = Effects::new();
+        let (osd, late) = (ConnId::accepted(2), ConnId::accepted(3));
+        manager.peers.get_mut(&osd).unwrap().daemon = Some("osd.0".into());
+        let news = || ImagesNews::Queries([(query(1), Default::default())].into());
+        manager.on_images_news(Time(5), news(), &mut fx);
+        assert_eq!(told(&mut fx), [], "it is not active");
+        manager.set_active(true, &mut fx);
+        fx.take();
+        for expected in [&[(osd, 1)][..], &[]] {
+            manager.on_images_news(Time(5), news(), &mut fx);
+            assert_eq!(told(&mut fx), expected);
+        }
+        let open = |name: &str| MMgrOpen { daemon_name: name.into(), ..MMgrOpen::default() };
+        manager.on_open(Time(6), late, &open("1"), &mut fx);
+        assert_eq!(told(&mut fx), [(late, 1)]);
+        manager.on_images_news(Time(7), ImagesNews::Began, &mut fx);
+        assert_eq!(told(&mut fx), [(osd, 0), (late, 0)], "the host's new client has asked for nothing");
+        manager.on_images_news(Time(8), news(), &mut fx);
+        fx.take();
+        manager.set_active(false, &mut fx);
+        assert_eq!(told(&mut fx), [(osd, 0), (late, 0)]);
+    }
+
+    #[test]
+    fn counts_of_osds_reach_the_host() {
+        let mut manager = served();
+        let mut fx = Effects::new();
+        let osd = ConnId::accepted(2);
+        manager.set_active(true, &mut fx);
+        manager.on_images_news(
+            Time(5),
+            ImagesNews::Queries([(query(1), Default::default())].into()),
+            &mut fx,
+        );
+        fx.take();
+        let mut report = |conn| {
+            let reports: PerfReports = [1, 2].map(|pool| (query(pool), PerfReport::default())).into();
+            let metrics = Some(MetricReport::Osd(reports));
+            manager.peers.get_mut(&conn).unwrap().daemon = Some("osd.0".into());
+            manager.on_report(Time(6), conn, &MMgrReport { metrics, ..MMgrReport::default() }, &mut fx);
+            let counted = fx.take().into_iter().filter_map(|effect| match effect {
+                Effect::Images(ImagesOrder::Counted(reports)) => {
+                    Some(reports.into_keys().collect::<Vec<_>>())
+                }
+                _ => None,
+            });
+            counted.collect::<Vec<_>>()
+        };
+        assert_eq!(report(osd), [vec![query(1)]], "nobody asked for the other one");
+        assert!(report(CLIENT).is_empty(), "counts are those of OSDs");
     }
 
     #[test]

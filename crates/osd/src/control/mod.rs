@@ -27,6 +27,7 @@ mod pg_query;
 mod pg_stats;
 mod ping_times;
 mod pulse;
+mod queries;
 mod rebuilds;
 mod reports;
 mod restart;
@@ -114,6 +115,7 @@ pub struct Control {
     rebuilds: BTreeMap<Tag, (CoreId, SpgId)>,
     bench: Option<bench::Bench>,
     signals: signals::Signals,
+    queries: queries::Queries,
     pace: crate::pace::Law,
     /// Commands `restart` that wait for [`Input::RestartChecked`].
     restarts: Vec<signals::Asker>,
@@ -166,6 +168,7 @@ impl Control {
             rebuilds: BTreeMap::new(),
             bench: None,
             signals: signals::Signals::default(),
+            queries: queries::Queries::default(),
             pace: crate::pace::Law::default(),
             restarts: Vec::new(),
             failsafe,
@@ -314,7 +317,7 @@ impl Control {
             }
             NetEvent::Closed { conn, why } => {
                 self.peers.remove(&conn);
-                self.on_mgr_closed(now, conn);
+                self.on_mgr_closed(conn, fx);
                 self.on_neighbour_closed(now, conn, &why, fx);
             }
             NetEvent::Message { conn, message, .. } => self.on_message(now, conn, message, fx),
@@ -536,6 +539,7 @@ impl Control {
             ToControl::MergeState { source, epoch, state } => {
                 self.on_merge_state(now, source, epoch, state, fx);
             }
+            ToControl::Counted(counts) => self.queries.add(counts),
             ToControl::Report { pgs, figures } => {
                 self.on_shard_figures(core, *figures);
                 let wall = self.wall.at(now);

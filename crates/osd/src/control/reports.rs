@@ -17,8 +17,8 @@ use wire::messages::{
     MLog, MMgrConfigure, MMgrOpen, MOSDForceRecovery, MOSDScrub2, MPGStats, Message, PaxosHeader,
 };
 use wire::types::{
-    AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, OsdStat, PgId, PgStat,
-    PgState, StoreStatfs, UTime,
+    AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, OsdStat, PerfQueries,
+    PgId, PgStat, PgState, StoreStatfs, UTime,
 };
 
 #[derive(Default)]
@@ -78,6 +78,7 @@ impl Control {
         if !same {
             if let Some(conn) = self.reports.conn.take() {
                 fx.push(super::Effect::Net(NetEffect::Close { conn }));
+                self.set_queries(&PerfQueries::new(), fx);
             }
             self.reports.called_at = None;
             self.call_manager(now, fx);
@@ -127,10 +128,12 @@ impl Control {
         self.reports.reported_at = None;
     }
 
-    pub(super) fn on_mgr_closed(&mut self, _now: Time, conn: ConnId) {
+    pub(super) fn on_mgr_closed(&mut self, conn: ConnId, fx: &mut Fx) {
         if self.reports.conn == Some(conn) {
             self.reports.conn = None;
             self.reports.ready = false;
+            // The next manager, or this one, asks again.
+            self.set_queries(&PerfQueries::new(), fx);
         }
     }
 
@@ -144,6 +147,7 @@ impl Control {
         if self.reports.conn == Some(conn) {
             self.reports.period = Some(Duration::from_secs(configure.period_sec.max(1) as u64));
             self.reports.threshold = configure.threshold;
+            self.set_queries(&configure.queries, fx);
             self.report(now, fx);
         }
     }

@@ -62,7 +62,7 @@ const ROWS: &[Row] = &[
     // It counts only over the connection that this OSD opened to the manager.
     Row {
         message: "MMgrConfigure",
-        sample: || MMgrConfigure { period_sec: 1, threshold: 5 }.into(),
+        sample: || MMgrConfigure { period_sec: 1, threshold: 5, queries: Default::default() }.into(),
         outcomes: [Logged, Logged, Logged, Dropped, Logged, Logged, Logged],
     },
     // An OSD's goes to the shards, from the core that accepted its connection. The rest comes here to be refused.

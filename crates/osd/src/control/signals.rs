@@ -15,7 +15,7 @@ use command::{Answer, Args, Format, Json, object};
 use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::messages::{CounterDeclaration, HealthMetric, MCommandReply, MMgrReport, Message};
-use wire::types::{HObject, LogPriority, PgId};
+use wire::types::{HObject, LogPriority, MetricReport, PgId};
 
 #[derive(Default)]
 pub(super) struct Signals {
@@ -500,6 +500,7 @@ impl Control {
                     _ => figures.in_flight.oldest.as_secs() as u32,
                 },
             )],
+            metrics: self.queries.report().map(MetricReport::Osd),
             ..MMgrReport::default()
         }
     }

@@ -8,6 +8,7 @@ use crate::control::MergeVersions;
 use crate::options::LimitOptions;
 use crate::pace::{PaceReport, PaceShare};
 use crate::pg::role::LostMode;
+use crate::signals::queries::{MetricQuery, ShardCounts};
 use crate::signals::{OpRecord, ShardFigures, ShardHistograms, TrackingLimits};
 use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, ReadTag, Tag, Time};
@@ -152,6 +153,8 @@ pub enum Input {
     Pace(PaceShare),
     /// Which operations count as slow, and how many are remembered.
     Tracking(TrackingLimits),
+    /// The manager's metric queries. Earlier ones end.
+    Queries(Arc<[Arc<MetricQuery>]>),
     Deadline,
 }
 
@@ -358,6 +361,8 @@ pub enum ToControl {
         epoch: Epoch,
         state: MergeState,
     },
+    /// Counts for metric queries since those before. They come before their report.
+    Counted(Vec<ShardCounts>),
     Report {
         pgs: Vec<PgReport>,
         figures: Box<ShardFigures>,

@@ -440,6 +440,7 @@ impl Machine for Shard {
             Input::Inquire { id, inquiry } => self.inquire(now, id, inquiry, fx),
             Input::Pace(share) => self.set_share(share),
             Input::Tracking(limits) => self.signals.history.set_limits(limits),
+            Input::Queries(queries) => self.signals.queries.set(self.config.osd, &queries),
             Input::Deadline => {}
         }
         self.begin_loading(fx);

@@ -551,6 +551,10 @@ impl Shard {
             status: self.status_of(pg),
         });
         let pgs = pgs.collect();
+        let counts = self.signals.queries.take();
+        if !counts.is_empty() {
+            fx.push(Effect::Control(ToControl::Counted(counts)));
+        }
         let figures = Box::new(self.figures(now));
         fx.push(Effect::Control(ToControl::Report { pgs, figures }));
     }

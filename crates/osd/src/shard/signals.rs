@@ -4,6 +4,7 @@ use super::op::{Op, Parked, Stage};
 use super::session::Session;
 use super::{Effect, Fx, Inquiry, InquiryAnswer, Pending, Shard, ToControl};
 use crate::fast_map::FastMap;
+use crate::signals::queries::{KeyCounts, Subject};
 use crate::signals::{
     Answered, OpKind, OpRecord, OpStamps, OpsInFlight, Progress, ShardFigures, ShardSignals,
 };
@@ -25,12 +26,35 @@ impl ShardSignals {
         let kind = OpKind::of(op.access.reads, op.access.writes);
         let answered = Answered { kind, stamps: &op.stamps, in_bytes, out_bytes, now };
         self.on_answered(&answered, result >= 0);
+        if !self.queries.is_empty() && result >= 0 {
+            self.count_for_queries(now, op, sessions, (in_bytes, out_bytes));
+        }
         if self.history.wants(now.since(op.stamps.received))
             && let Some(session) = sessions.get(&op.conn)
         {
             let record = describe(session, op.reqid, &op.message, op.tid, op.stamps, Progress::Replied(now));
             self.history.add(record, now);
         }
+    }
+
+    fn count_for_queries(
+        &mut self,
+        now: Time,
+        op: &Op,
+        sessions: &FastMap<ConnId, Session>,
+        bytes: (u64, u64),
+    ) {
+        let object = &op.message.object;
+        let subject = Subject {
+            client: op.reqid.name,
+            addr: sessions.get(&op.conn).map(|session| session.addr).unwrap_or_default(),
+            pg: op.message.pg,
+            namespace: &object.namespace,
+            object: &object.name,
+            snap: object.snap,
+        };
+        let latency_ns = now.since(op.stamps.received).as_nanos() as u64;
+        self.queries.count(&subject, KeyCounts::of(op.access.reads, op.access.writes, bytes, latency_ns));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::history::History;
 use super::latency::Latency;
+use super::queries::ShardQueries;
 use super::stages::{OpStamps, Stage, StageHistograms, Unsent};
 use super::totals::{Answered, OpTotals, SizeHistograms};
 use machine::Time;
@@ -13,6 +14,7 @@ use std::time::Duration;
 pub struct ShardSignals {
     pub totals: OpTotals,
     pub history: History,
+    pub queries: ShardQueries,
     unsent: Unsent,
     histograms: Box<ShardHistograms>,
 }

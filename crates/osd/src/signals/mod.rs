@@ -8,13 +8,14 @@
 //!
 //! Files: [`latency`] has the histograms; [`stages`] the stamps of an operation and the stages between them; [`totals`]
 //! stock's counters; [`history`] the slowest operations; [`record`] a described operation; [`figures`] what a shard
-//! reports; [`processor`] the process's own time; [`counters`] the table of names under which all this is shown.
+//! reports; [`queries`] counts by key, while the manager asks for such; [`processor`] the process's own time; [`counters`] the table of names under which all this is shown.
 
 pub mod counters;
 mod figures;
 mod history;
 mod latency;
 mod processor;
+pub mod queries;
 pub mod record;
 mod stages;
 mod totals;

@@ -34,7 +34,8 @@ pub fn start(
     random: Random,
 ) -> std::io::Result<UnboundedSender<ImagesOrder>> {
     let (sender, orders) = unbounded_channel();
-    let host = Host { config, manager, random, orders, schedule: String::new() };
+    let report_period = Duration::from_secs(5);
+    let host = Host { config, manager, random, orders, schedule: String::new(), report_period };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("images".into()).spawn(move || runtime.block_on(host.run()))?;
     Ok(sender)
@@ -47,6 +48,8 @@ struct Host {
     orders: UnboundedReceiver<ImagesOrder>,
     /// The schedule of all pools.
     schedule: String,
+    /// OSDs report this often.
+    report_period: Duration,
 }
 
 /// The end of a client's life.
@@ -63,8 +66,9 @@ impl Host {
     async fn run(mut self) {
         while let Some(order) = self.orders.recv().await {
             match order {
-                ImagesOrder::SetActive(false) => {}
+                ImagesOrder::SetActive(false) | ImagesOrder::Counted(_) => {}
                 ImagesOrder::TrashPurgeSchedule(text) => self.schedule = text,
+                ImagesOrder::ReportPeriod(period) => self.report_period = period,
                 ImagesOrder::Command { number, .. } => self.answer_not_ready(number),
                 ImagesOrder::SetActive(true) => loop {
                     match self.serve().await {
@@ -97,6 +101,7 @@ impl Host {
         self.tell(ImagesNews::Began);
         let mut addrs_told = 0;
         self.step(&mut host, &mut support, Input::TrashPurgeSchedule(self.schedule.clone()));
+        self.step(&mut host, &mut support, Input::ReportPeriod(self.report_period));
         loop {
             if support.is_fenced() {
                 return Ok(End::Fenced);
@@ -116,6 +121,13 @@ impl Host {
                         Some(ImagesOrder::TrashPurgeSchedule(text)) => {
                             self.schedule.clone_from(&text);
                             self.step(&mut host, &mut support, Input::TrashPurgeSchedule(text));
+                        }
+                        Some(ImagesOrder::ReportPeriod(period)) => {
+                            self.report_period = period;
+                            self.step(&mut host, &mut support, Input::ReportPeriod(period));
+                        }
+                        Some(ImagesOrder::Counted(reports)) => {
+                            self.step(&mut host, &mut support, Input::Counted(reports));
                         }
                         Some(ImagesOrder::Command { number, text, may }) => {
                             let command = Command { number, text, may: May(may.0) };
@@ -152,6 +164,9 @@ impl Host {
         }
         for news in support.take_news() {
             self.tell(ImagesNews::Task(news));
+        }
+        if let Some(queries) = support.take_queries() {
+            self.tell(ImagesNews::Queries(queries));
         }
         for text in support.take_warnings() {
             tracing::warn!("{text}");

@@ -4,8 +4,8 @@ use super::paxos::PaxosHeader;
 use super::plain::plain_message;
 use super::{Header, MessageBody, Outgoing, Payload};
 use crate::types::{
-    EntityAddrVec, HealthChecks, ManagerModule, OsdStat, PgId, PgStat, PoolId, ProgressEvent, StoreStatfs,
-    UTime, Uuid,
+    EntityAddrVec, HealthChecks, ManagerModule, MetricReport, OsdStat, PerfQueries, PerfReports, PgId,
+    PgStat, PoolId, ProgressEvent, StoreStatfs, UTime, Uuid,
 };
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
@@ -149,6 +149,13 @@ pub struct MMgrConfigure {
     pub period_sec: u32,
     /// Counters of a lower priority are not wanted.
     pub threshold: u32,
+    /// Figures by key that an OSD is to report from now on; all earlier queries end.
+    pub queries: PerfQueries,
+}
+
+impl MMgrConfigure {
+    /// The kind of a configuration whose payload is queries to OSDs.
+    const OSD: u32 = 0;
 }
 
 impl MessageBody for MMgrConfigure {
@@ -159,8 +166,8 @@ impl MessageBody for MMgrConfigure {
     fn encode(&self, out: &mut Outgoing) {
         out.front.u32(self.period_sec);
         out.front.u32(self.threshold);
-        // No queries for per-client figures, and no other metric configuration.
-        out.front.u32(0);
+        out.front.put(&self.queries);
+        // Queries to daemons of other kinds.
         out.front.bool(false);
     }
 
@@ -168,7 +175,12 @@ impl MessageBody for MMgrConfigure {
         let mut r = Reader::new(&payload.front);
         let period_sec = r.u32()?;
         let threshold = codec::field(&mut r, "threshold", header.version >= 2, u32::default)?;
-        Ok(MMgrConfigure { period_sec, threshold })
+        let mut queries = codec::field(&mut r, "queries", header.version >= 3, PerfQueries::new)?;
+        // An OSD takes queries from either place (`MgrClient::handle_mgr_configure`).
+        if queries.is_empty() && header.version >= 4 && r.bool()? && r.u32()? == MMgrConfigure::OSD {
+            queries = r.envelope("OSDConfigPayload", 1, |r, _| r.get())?;
+        }
+        Ok(MMgrConfigure { period_sec, threshold, queries })
     }
 }
 
@@ -222,8 +234,9 @@ pub struct MMgrReport {
     pub health: Vec<HealthMetric>,
     pub config: Bytes,
     pub task_status: Option<BTreeMap<String, String>>,
-    /// An encoded report of what a metric query of the manager's asked for; empty when there is none.
-    pub metrics: Bytes,
+    /// Answers to the manager's metric queries. Those of OSDs before 16 stand elsewhere in the message, and are read as if they
+    /// stood here.
+    pub metrics: Option<MetricReport>,
 }
 
 /// A counter's value as a report carries it; an average has the number of measurements too.
@@ -282,11 +295,10 @@ impl MessageBody for MMgrReport {
         w.put(&self.status);
         w.put(&self.health);
         w.put(&self.config);
-        // Per-client figures that a query asked for: none is served.
+        // The place of answers to metric queries before 16.
         w.u32(0);
         w.put(&self.task_status);
-        w.bool(!self.metrics.is_empty());
-        w.raw(&self.metrics);
+        w.put(&self.metrics);
     }
 
     fn decode(header: &Header, payload: &Payload) -> Result<Self, DecodeError> {
@@ -303,12 +315,11 @@ impl MessageBody for MMgrReport {
         m.status = codec::field(&mut r, "status", v >= 3, || None)?;
         m.health = codec::field(&mut r, "health", v >= 5, Vec::new)?;
         m.config = codec::field(&mut r, "config", v >= 6, Bytes::new)?;
-        let queries = codec::field(&mut r, "queries", v >= 7, u32::default)?;
-        if queries == 0 {
-            m.task_status = codec::field(&mut r, "task_status", v >= 8, || None)?;
-            if v >= 9 && r.bool()? {
-                m.metrics = payload.front.slice_ref(r.rest());
-            }
+        let reports = codec::field(&mut r, "metric reports", v >= 7, PerfReports::new)?;
+        m.task_status = codec::field(&mut r, "task_status", v >= 8, || None)?;
+        m.metrics = codec::field(&mut r, "metrics", v >= 9, || None)?;
+        if m.metrics.is_none() && !reports.is_empty() {
+            m.metrics = Some(MetricReport::Osd(reports));
         }
         Ok(m)
     }

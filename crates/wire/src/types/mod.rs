@@ -25,6 +25,7 @@ pub mod osd_map;
 pub mod osd_op;
 mod osd_stat;
 mod osd_superblock;
+mod perf_query;
 mod pg_info;
 mod pg_log;
 mod pg_map_digest;
@@ -64,6 +65,10 @@ pub use osd_map::{OsdAddrs, OsdInfo, OsdMap, OsdMapIncremental, OsdRow, OsdState
 pub use osd_op::{OpParams, OsdOp, OsdOpResult, ReplyVersions};
 pub use osd_stat::{OsdStat, PingTimes};
 pub use osd_superblock::OsdSuperblock;
+pub use perf_query::{
+    MetricReport, PerfCount, PerfCounterKind, PerfKey, PerfKeyPart, PerfLimit, PerfQueries, PerfQuery,
+    PerfReport, PerfReports, ShortList,
+};
 pub use pg_info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo};
 pub use pg_log::{CleanRegions, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, ShardSet};
 pub use pg_map_digest::{PgCount, PgMapDigest, ProgressEvent};
