@@ -407,8 +407,12 @@ async fn try_answer(
     let scope = match named {
         None => Scope::AllPools,
         Some((pool, namespace)) => {
-            let id = crate::tasks::pool_of_name(cx, pool)
-                .ok_or_else(|| Answer::error(errno::ENOENT, format!("[errno 2] RADOS object not found (Pool '{pool}' not found)")))?;
+            let id = crate::tasks::pool_of_name(cx, pool).ok_or_else(|| {
+                Answer::error(
+                    errno::ENOENT,
+                    format!("[errno 2] RADOS object not found (Pool '{pool}' not found)"),
+                )
+            })?;
             pools = BTreeMap::from([(id, pool.to_owned())]);
             Scope::Namespace(id, namespace.into())
         }
