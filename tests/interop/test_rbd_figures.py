@@ -96,7 +96,7 @@ class Figures(ClusterTest):
 
     def counts_after_a_restart(self):
         before = self.figures("counters")[f"{POOL}/busy"][0]
-        self.cluster.stop_daemon("osd.0")
+        self.cluster.kill("osd.0")
         self.cluster.start_daemon("osd.0")
 
         def counts():
@@ -205,7 +205,9 @@ class Figures(ClusterTest):
         expected = {f"{POOL}/busy": 64} if harness.STOCK else {f"{POOL}/busy": 64, f"{POOL}/apart": 64}
         eventually(lambda: {spec: row[0] for spec, row in self.figures("counters", POOL).items()} == expected, SECONDS_MAX, every=1)
         self.rates_are_those_of_the_load()
-        self.counts_after_a_restart()
+        # The stock cluster's OSD keeps its objects in memory, and after a restart the bench waits for ever.
+        if not harness.STOCK:
+            self.counts_after_a_restart()
         self.asks_capabilities()
         if harness.LONG:
             self.expires()
