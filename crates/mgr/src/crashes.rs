@@ -13,6 +13,8 @@ pub(crate) const PREFIX: &str = "mgr/crash/crash/";
 const REPORT_BYTES_MAX: usize = 64 << 10;
 /// A daemon that crashes again and again does not fill the monitors' store.
 const REPORTS_MAX: usize = 4096;
+/// Of one daemon: whoever has its key can post as many as it likes.
+const REPORTS_OF_ONE_MAX: usize = 512;
 /// Crashes that a warning describes.
 const DESCRIBED_MAX: usize = 30;
 
@@ -174,8 +176,10 @@ impl Crashes {
         self.known.get(id)
     }
 
-    pub fn is_full(&self) -> bool {
-        self.known.len() >= REPORTS_MAX
+    /// True if there is no room for another report of the same daemon.
+    pub fn is_full_for(&self, report: &Report) -> bool {
+        let of_it = self.known.values().filter(|known| known.entity() == report.entity());
+        self.known.len() >= REPORTS_MAX || of_it.count() >= REPORTS_OF_ONE_MAX
     }
 
     /// The oldest first.

@@ -40,7 +40,19 @@ pub(crate) fn allowed_ciphers(policy: &AuthPolicy, options: &MonOptions) -> Vec<
 
 /// True if the holder of this key may authenticate.
 pub(crate) fn may_authenticate(policy: &AuthPolicy, options: &MonOptions, key: &Key) -> bool {
-    cipher_of(key).is_some_and(|cipher| allowed_ciphers(policy, options).contains(&cipher))
+    is_allowed(&allowed_ciphers(policy, options), key)
+}
+
+pub(crate) fn is_allowed(ciphers: &[i32], key: &Key) -> bool {
+    cipher_of(key).is_some_and(|cipher| ciphers.contains(&cipher))
+}
+
+/// The cipher of keys that nobody chose one for: the preferred one, if such keys may be made and used.
+pub(crate) fn kind_of_new_keys(policy: &AuthPolicy, options: &MonOptions) -> Option<KeyKind> {
+    let may = |cipher: &i32| {
+        policy.allowed_ciphers.contains(cipher) && (*cipher != AES || options.allow_insecure_key)
+    };
+    [policy.preferred_cipher, KeyKind::Aes256k as i32, AES].into_iter().find(may).and_then(kind_of)
 }
 
 /// The checks of 20.2, once its cipher is the preferred one.

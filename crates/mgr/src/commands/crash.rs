@@ -70,7 +70,7 @@ pub(super) fn post(view: &View<'_>, _: &Args) -> Reaction {
     match Report::parse(view.input) {
         // A client posts a report again if it lost the answer.
         Ok(report) if view.crashes.get(&report.id).is_some() => Answer::ok("").into(),
-        Ok(_) if view.crashes.is_full() => Answer::error(
+        Ok(report) if view.crashes.is_full_for(&report) => Answer::error(
             errno::ENOSPC,
             "there are too many crash reports: remove some with `ceph crash prune DAYS`",
         )

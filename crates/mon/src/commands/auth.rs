@@ -91,6 +91,16 @@ fn new_key(ctx: &mut Ctx<'_>) -> Result<Key, Answer> {
     Ok(Key::generate(kind, ctx.now, ctx.random))
 }
 
+/// A key for an entity of which nobody chose the cipher.
+pub(super) fn new_key_of_any_kind(ctx: &mut Ctx<'_>) -> Result<Key, Answer> {
+    let kind = auth_policy::kind_of_new_keys(&ctx.state.monmap.auth, ctx.options).ok_or_else(|| {
+        Answer::invalid(
+            "no key can be made: mon_auth_allow_insecure_key is off, and auth_allowed_ciphers has aes alone",
+        )
+    })?;
+    Ok(Key::generate(kind, ctx.now, ctx.random))
+}
+
 fn show_section(ctx: &Ctx<'_>, name: &AuthName, entity: &AuthEntity) -> Answer {
     ctx.show(|| Json::Array(vec![keyring::section_json(name, entity)]), || keyring::section(name, entity))
 }

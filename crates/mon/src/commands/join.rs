@@ -16,7 +16,6 @@ use command::{Json, object, signature};
 use placement::crush::edit::{self, Location};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use wire::cephx::{Key, KeyKind};
 use wire::text::stamp;
 use wire::types::{AuthName, CrushMap, EntityKind, OsdMap, OsdState, Uuid};
 
@@ -125,9 +124,9 @@ fn join(ctx: &mut Ctx<'_>) -> Outcome {
     for ((osd, is_new), wished) in osds.iter().zip(&wish.osds) {
         let caps = [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
         let name = AuthName::new(EntityKind::OSD, osd.to_string());
-        give_key(ctx, &mut keys, name, &caps, *is_new);
+        give_key(ctx, &mut keys, name, &caps, *is_new)?;
         if wished.is_encrypted {
-            give_lockbox(ctx, &mut keys, wished.uuid);
+            give_lockbox(ctx, &mut keys, wished.uuid)?;
         }
     }
     give_key(
@@ -136,10 +135,10 @@ fn join(ctx: &mut Ctx<'_>) -> Outcome {
         own_entity(&wish.name),
         &[("mgr", "allow r"), ("mon", "profile shoal-host")],
         !is_known,
-    );
+    )?;
     if has_monitor {
         let caps = [("mds", "allow *"), ("mon", "profile mgr"), ("osd", "allow *")];
-        give_key(ctx, &mut keys, AuthName::new(EntityKind::MGR, wish.name.clone()), &caps, false);
+        give_key(ctx, &mut keys, AuthName::new(EntityKind::MGR, wish.name.clone()), &caps, false)?;
         // The key of the monitors opens everything: with it, the administrator's adds convenience and no power.
         for name in [AuthName::new(EntityKind::MON, ""), AuthName::new(EntityKind::CLIENT, "admin")] {
             if let Some(entity) = ctx.state.auth.entities.get(&name) {
@@ -373,16 +372,17 @@ fn place_host(crush: &mut CrushMap, name: &str) -> Result<(), edit::EditError> {
 }
 
 /// The key that reads the key of an encrypted OSD's store goes to the host. The store's key is made here, once.
-fn give_lockbox(ctx: &mut Ctx<'_>, keys: &mut BTreeMap<String, AuthEntity>, osd: Uuid) {
+fn give_lockbox(ctx: &mut Ctx<'_>, keys: &mut BTreeMap<String, AuthEntity>, osd: Uuid) -> Result<(), Answer> {
     let caps = lockbox::caps(osd);
     let caps: Vec<(&str, &str)> = caps.iter().map(|(service, text)| (*service, text.as_str())).collect();
-    give_key(ctx, keys, lockbox::entity(osd), &caps, false);
+    give_key(ctx, keys, lockbox::entity(osd), &caps, false)?;
     let key = lockbox::key_path(osd);
     if !ctx.state.config_keys.contains_key(&key) {
         let secret: [u8; STORE_KEY_BYTES] = ctx.random.bytes();
         let value = Some(BASE64_STANDARD.encode(secret).into());
         ctx.changes.push(Change::ConfigKey { key, value });
     }
+    Ok(())
 }
 
 /// The entity's key goes to the host. One that is new, or that is a new daemon's, gets a key that nobody has had.
@@ -392,13 +392,18 @@ fn give_key(
     name: AuthName,
     caps: &[(&str, &str)],
     is_new: bool,
-) {
+) -> Result<(), Answer> {
     let known = ctx.state.auth.entities.get(&name).filter(|_| !is_new).cloned();
-    let entity = known.unwrap_or_else(|| {
-        let caps = caps.iter().map(|(service, text)| ((*service).to_owned(), (*text).to_owned())).collect();
-        let entity = AuthEntity::new(Key::generate(KeyKind::Aes, ctx.now, ctx.random), caps);
-        ctx.changes.push(Change::AuthSet { name: name.clone(), entity: entity.clone() });
-        entity
-    });
+    let entity = match known {
+        Some(entity) => entity,
+        None => {
+            let caps =
+                caps.iter().map(|(service, text)| ((*service).to_owned(), (*text).to_owned())).collect();
+            let entity = AuthEntity::new(super::auth::new_key_of_any_kind(ctx)?, caps);
+            ctx.changes.push(Change::AuthSet { name: name.clone(), entity: entity.clone() });
+            entity
+        }
+    };
     keys.insert(name.to_string(), entity);
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `ceph mon add`, `mon rm` and their kin: changes of the monitor map. The leader makes the members of the log follow the map
 //! ([`crate::monitor`]): a monitor that was added counts when it has come and has caught up, never before.
 
+use super::osd::lockbox;
 use super::{Answer, Command, Ctx, Outcome, commands};
 use crate::auth_policy;
 use crate::proposal::Change;
@@ -244,10 +245,16 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
     if next.auth == ctx.state.monmap.auth {
         return Ok(Answer::ok("already set"));
     }
-    let is_needed =
-        |name: &AuthName| name.kind != EntityKind::CLIENT || name.id == "admin" || name == ctx.caller;
+    let is_needed = |name: &AuthName| match name.kind {
+        // Monitors know each other by their key itself, of either cipher.
+        EntityKind::MON => false,
+        // An encrypted OSD fetches its store's key by the second name.
+        EntityKind::CLIENT => name.id == "admin" || lockbox::is_entity(name) || name == ctx.caller,
+        _ => true,
+    };
+    // Whatever the emergency option allows for now.
     let shut_out = ctx.state.auth.entities.iter().filter(|(name, entity)| {
-        is_needed(name) && !auth_policy::may_authenticate(&next.auth, ctx.options, &entity.key)
+        is_needed(name) && !auth_policy::is_allowed(&next.auth.allowed_ciphers, &entity.key)
     });
     let names: Vec<String> = shut_out.map(|(name, _)| name.to_string()).collect();
     if !names.is_empty() {

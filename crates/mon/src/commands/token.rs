@@ -9,7 +9,6 @@ use command::errno::{ENOENT, EOPNOTSUPP};
 use command::{Json, object};
 use std::fmt::Write;
 use std::net::SocketAddr;
-use wire::cephx::{Key, KeyKind};
 use wire::text::stamp;
 use wire::types::UTime;
 
@@ -56,7 +55,7 @@ fn create(ctx: &mut Ctx<'_>) -> Outcome {
         mons: ctx.args.flag("mons"),
         ..Token::default()
     };
-    let key = Key::generate(KeyKind::Aes, ctx.now, ctx.random);
+    let key = super::auth::new_key_of_any_kind(ctx)?;
     let caps = [("mon".to_owned(), CAPS.to_owned())].into();
     let text = JoinToken {
         fsid: ctx.state.monmap.fsid,

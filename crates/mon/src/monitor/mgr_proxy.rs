@@ -15,13 +15,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::cephx::{AuthCaps, AuthTicket, KeyKind, ServiceTicket};
 use wire::messages::{Body, MMgrCommand, MMonCommand, Message};
-use wire::types::{AuthName, EntityAddrVec, EntityKind, UTime};
+use wire::types::{AuthName, EntityAddrVec, EntityKind, LogPriority, UTime};
 
 /// Connections to managers have numbers from here on, apart from those to monitors.
 const FIRST_CONN: u64 = 1 << 49;
 /// Wait for a manager, and for its answer.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const RETRY: Duration = Duration::from_secs(1);
+/// Managers that a command is sent to, one after the other: it may be what ends them.
+const SENDS_MAX: u8 = 2;
 /// Commands under way, and the bytes of their texts and inputs. Further ones get EAGAIN.
 const COMMANDS_MAX: usize = 1000;
 const BYTES_MAX: usize = 30 << 20;
@@ -49,6 +51,7 @@ struct Waiting {
     input: Bytes,
     deadline: Time,
     is_sent: bool,
+    sends: u8,
 }
 
 impl Waiting {
@@ -92,12 +95,31 @@ impl Monitor {
         if let Some(refusal) = refusal {
             return self.acknowledge(turn, client, tid, command, refusal);
         }
+        self.log_proxied(turn, client, &command);
         let deadline = turn.now + TIMEOUT;
-        let waiting = Waiting { client, tid, command, input, deadline, is_sent: false };
+        let waiting = Waiting { client, tid, command, input, deadline, is_sent: false, sends: 0 };
         self.mgr_proxy.last_tid += 1;
         self.mgr_proxy.bytes += waiting.bytes();
         self.mgr_proxy.waiting.insert(self.mgr_proxy.last_tid, waiting);
         self.tick_mgr_proxy(turn);
+    }
+
+    /// The manager knows the monitor alone, so who changes something is told here: in the audit log, or by a monitor that cannot
+    /// write there in its own.
+    fn log_proxied(&mut self, turn: &mut Turn<'_>, client: ConnId, command: &[String]) {
+        let text = command.concat();
+        let Ok(args) = Args::parse(&text) else { return };
+        let description = self.manager_command(&args.text("prefix").unwrap_or_default());
+        let changes = description.is_some_and(|description| description.permissions.contains('w'));
+        let Some(session) = self.sessions.get(&client).filter(|_| changes) else { return };
+        let line = super::audit::line(session.name(), &session.peer.addrs, &args, &text);
+        match self.is_leading() {
+            true => {
+                let entry = self.log_change(self.wall(turn.now), LogPriority::INFO, "audit", line);
+                self.propose(turn.now, vec![entry]);
+            }
+            false => turn.effects.push(Effect::Warn(format!("passed on to the manager: {line}"))),
+        }
     }
 
     fn refusal_of_proxied(&self, client: ConnId, m: &MMonCommand) -> Option<Answer> {
@@ -140,6 +162,13 @@ impl Monitor {
             let why = "the manager does not answer; `ceph mgr stat` shows which one is active";
             self.answer_proxied(turn, tid, Answer::error(ETIMEDOUT, why));
         }
+        let lost = |waiting: &Waiting| !waiting.is_sent && waiting.sends >= SENDS_MAX;
+        let lost: Vec<u64> =
+            self.mgr_proxy.waiting.iter().filter(|(_, waiting)| lost(waiting)).map(|(tid, _)| *tid).collect();
+        for tid in lost {
+            let why = "the manager ended twice before it answered; `ceph crash ls` may say why";
+            self.answer_proxied(turn, tid, Answer::error(EAGAIN, why));
+        }
         let map = &self.states.committed.mgrmap;
         let is_there = map.active_gid != 0 && map.available;
         let addrs = if is_there { map.active_addrs.clone() } else { EntityAddrVec::default() };
@@ -174,6 +203,7 @@ impl Monitor {
         for (tid, waiting) in self.mgr_proxy.waiting.iter_mut().filter(|(_, waiting)| !waiting.is_sent) {
             let Some(conn) = conn else { continue };
             waiting.is_sent = true;
+            waiting.sends += 1;
             let (command, input) = (waiting.command.clone(), waiting.input.clone());
             let message = Message::with_tid(*tid, MMgrCommand { fsid, command, input });
             turn.effects.push(Effect::Net(NetEffect::Send { conn, message }));

@@ -2,7 +2,7 @@
 
 use super::{Control, Effect, Fx, Level};
 use crate::shard;
-use crate::signals::queries::{self, Counts, MetricQuery, QUERIES_MAX, ShardCounts};
+use crate::signals::queries::{self, Counts, LIMITS_MAX, MetricQuery, QUERIES_MAX, ShardCounts};
 use machine::CoreId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,6 +51,12 @@ impl Control {
         let mut before = std::mem::take(&mut self.queries.served);
         let mut is_changed = false;
         for (query, limits) in wanted.iter().take(QUERIES_MAX) {
+            if limits.len() > LIMITS_MAX {
+                let text =
+                    format!("a metric query of the manager with {} limits is not served", limits.len());
+                self.log(Level::Warn, text, fx);
+                continue;
+            }
             let served = match before.remove(query) {
                 Some(known) => Served { limits: limits.clone(), ..known },
                 None => match MetricQuery::compile(query) {
@@ -107,6 +113,9 @@ mod tests {
         let mut bad = query("^(3)$");
         bad.key.0[0] = PerfKeyPart::new(99, "(a)");
         wanted.insert(bad, BTreeSet::new());
+        // Each limit sorts the keys of a report.
+        let limit = |max_count| PerfLimit { max_count, ..PerfLimit::default() };
+        wanted.insert(query("^(4)$"), (0..1 + LIMITS_MAX as u64).map(limit).collect());
         control.set_queries(&wanted, &mut fx);
         assert_eq!(told(&mut fx), [(CoreId(0), 1), (CoreId(1), 1)]);
         let limit = PerfLimit { order_by: PerfCounterKind::READ_OPS, max_count: 1 };

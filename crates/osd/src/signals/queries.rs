@@ -20,11 +20,13 @@ use wire::types::{
 
 /// Queries of one configuration.
 pub const QUERIES_MAX: usize = 64;
+/// Limits of a query: each one sorts its keys.
+pub const LIMITS_MAX: usize = 16;
 const PARTS_MAX: usize = 8;
 const COUNTERS_MAX: usize = 16;
 const REGEX_LEN_MAX: usize = 512;
 /// Memory of one compiled expression.
-const REGEX_SIZE_MAX: usize = 256 << 10;
+const REGEX_SIZE_MAX: usize = 32 << 10;
 /// Groups of one expression.
 const GROUPS_MAX: usize = 8;
 /// Keys of one query, in a shard and in a report.

@@ -11,9 +11,15 @@ use std::collections::BTreeMap;
 use wire::cephx::Key;
 use wire::types::{AuthName, EntityKind, Uuid};
 
+const PREFIX: &str = "osd-lockbox.";
+
 /// The entity that reads the key of an OSD.
 pub(in crate::commands) fn entity(osd: Uuid) -> AuthName {
-    AuthName::new(EntityKind::CLIENT, format!("osd-lockbox.{osd}"))
+    AuthName::new(EntityKind::CLIENT, format!("{PREFIX}{osd}"))
+}
+
+pub(in crate::commands) fn is_entity(name: &AuthName) -> bool {
+    name.kind == EntityKind::CLIENT && name.id.starts_with(PREFIX)
 }
 
 /// Place of the key in the config-key store.

@@ -335,16 +335,26 @@ fn cipher_that_is_not_allowed_shuts_clients_out() {
         assert_eq!(f.says(admin, &wrong), (EINVAL, "(22) Invalid argument".into()), "{wrong}");
     }
     assert_eq!(f.says(admin, &set("auth_preferred_cipher", "aes")), (0, "already set".into()));
+    // It reads the key of an encrypted OSD's store.
+    f.ok(admin, r#"{"prefix":"auth add","entity":"client.osd-lockbox.5"}"#);
+    let emergency = r#"{"prefix":"config set","who":"mon","name":"mon_auth_emergency_allowed_ciphers","value":"aes256k"}"#;
+    assert_eq!(f.says(admin, emergency).0, EINVAL, "only a monitor's own file may have it");
     let (errno, status) = f.says(admin, &only_new);
     assert_eq!(errno, EBUSY);
-    assert!(status.starts_with("keys of osd.0, client.admin, mgr.x could no longer"), "{status}");
-    for who in ["osd.0", "client.admin", "mgr.x"] {
+    let needed = ["osd.0", "client.admin", "client.osd-lockbox.5", "mgr.x"];
+    assert!(status.starts_with(&format!("keys of {} could no longer", needed.join(", "))), "{status}");
+    for who in needed {
         let key = Key::generate(KeyKind::Aes256k, START, &mut Random::from_number(11)).to_base64();
         let keyring = format!("[{who}]\n\tkey = {key}\n\tcaps mon = \"allow *\"\n");
         assert_eq!(f.command_with(admin, r#"{"prefix":"auth import"}"#, keyring.as_bytes()).0, 0);
     }
     f.ok(admin, &only_new);
     assert_eq!(insecure(&mut f, admin), ["AUTH_INSECURE_CLIENT_KEY_TYPE"], "client.poor");
+    f.ok(admin, r#"{"prefix":"shoal token create"}"#);
+    let tokens =
+        f.monitor.state().auth.entities.iter().filter(|(name, _)| crate::join_token::id_of(name).is_some());
+    let kinds: Vec<_> = tokens.map(|(_, entity)| entity.key.usable().unwrap()).collect();
+    assert_eq!(kinds, [KeyKind::Aes256k], "a key that can be used");
     let old = r#"{"prefix":"auth add","entity":"client.c","key_type":"aes"}"#;
     let why = "refusing to create key with type (aes) that cannot be used for auth (auth_allowed_ciphers)";
     assert_eq!(f.says(admin, old), (EINVAL, why.into()));

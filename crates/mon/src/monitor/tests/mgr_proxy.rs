@@ -109,6 +109,20 @@ fn command_goes_to_the_next_connection() {
 }
 
 #[test]
+fn command_that_ends_two_managers_meets_no_third() {
+    let mut f = described(AuthMode::None, true);
+    let admin = f.connect("client.admin", 7000);
+    let mut sent = ask(&mut f, admin, PG_STAT);
+    for _ in 0..2 {
+        assert_eq!((sent.len(), answers(&mut f, admin).len()), (1, 0));
+        f.step(Input::Net(NetEvent::Closed { conn: sent[0].0, why: CloseReason::TimedOut }));
+        f.pass(Duration::from_secs(2));
+        sent = passed_on(&mut f);
+    }
+    assert_eq!((sent.len(), answers(&mut f, admin)[0].0), (0, EAGAIN));
+}
+
+#[test]
 fn command_without_a_manager_times_out() {
     let mut f = described(AuthMode::None, false);
     let admin = f.connect("client.admin", 7000);

@@ -39,7 +39,7 @@ impl Folder {
     pub fn write(&self, id: &str, now: UTime, meta: &str) -> io::Result<bool> {
         let is_of_today = |id: &String| {
             let at = id.split_once('_').and_then(|(time, _)| parse_stamp(time));
-            at.is_some_and(|at| at.sec.saturating_add(DAY_SECONDS) > now.sec)
+            at.is_some_and(|at| at.sec.abs_diff(now.sec) < DAY_SECONDS)
         };
         let known = reports(&self.path).into_iter().chain(reports(&self.posted()));
         if known.filter(is_of_today).count() >= REPORTS_PER_DAY {
