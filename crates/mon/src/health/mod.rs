@@ -2,7 +2,8 @@
 //!
 //! Codes and summaries are stock's, because alerts match them.
 
-use crate::auth_policy;
+mod ciphers;
+
 use crate::crush::{Subtree, location_text};
 use crate::fullness::grade_of;
 use crate::old_builds::obstacle_to_merges;
@@ -42,7 +43,7 @@ pub fn checks(state: &State, reports: &Reports, situation: &Situation, options: 
         out.insert("OSD_NO_DOWN_OUT_INTERVAL".into(), check);
     }
     keys(state, options, &mut out);
-    auth_policy::health(state, options, &mut out);
+    ciphers::add(state, options, &mut out);
     out
 }
 
