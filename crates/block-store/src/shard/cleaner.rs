@@ -67,9 +67,7 @@ impl Shard {
     fn end_cleanup(&mut self) {
         self.cleaner.queue.pop_front();
         self.cleaner.next_key = None;
-        // Some may wait for a shorter chain of layers.
-        self.jobs_may_go_on();
-        self.work_is_due |= !self.jobs.is_empty();
+        self.number_is_cleaned();
     }
 
     /// Does one cleaning step, at the first call in a poll.

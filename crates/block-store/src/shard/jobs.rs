@@ -36,6 +36,8 @@ pub(super) struct Jobs {
     goes_on_with: Option<Collection>,
     /// One of them waits for blocks.
     out_of_space: bool,
+    /// Numbers that the cleaner is done with.
+    cleaned: u64,
     /// Collections with a refusal that the caller has not seen.
     refusing: BTreeMap<Collection, Refusal>,
 }
@@ -52,6 +54,8 @@ struct Job {
     waits: bool,
     /// It waits for blocks.
     lacks_space: bool,
+    /// It waits for a shorter chain of layers since the cleaner was done with so many numbers.
+    chain_since: Option<u64>,
     divided: Option<Divided>,
 }
 
@@ -94,6 +98,7 @@ impl Jobs {
             fetching: 0,
             waits: false,
             lacks_space: false,
+            chain_since: None,
             divided: None,
         };
         self.by_ticket.insert(self.next, job);
@@ -264,8 +269,7 @@ impl Shard {
                 self.job(ticket).lacks_space = true;
                 (self.jobs.stalled, self.jobs.out_of_space) = (true, true);
             }
-            // The end of a cleaned number wakes it.
-            Wait::Cleaner => {}
+            Wait::Cleaner => self.job(ticket).chain_since = Some(self.jobs.cleaned),
             Wait::Refused(why) => self.refuse(ticket, why),
             Wait::Units(mut units) => {
                 units.sort_unstable();
@@ -327,7 +331,7 @@ impl Shard {
                 self.try_read(ticket);
                 continue;
             };
-            if !self.jobs.is_first(ticket, transaction) {
+            if !self.jobs.is_first(ticket, transaction) || self.waits_for_cleaner(job) {
                 return;
             }
             if !self.may_continue_jobs() {
@@ -368,7 +372,7 @@ impl Shard {
                     return;
                 }
                 Err(wait) => {
-                    (job.waits, job.lacks_space) = (false, false);
+                    (job.waits, job.lacks_space, job.chain_since) = (false, false, None);
                     job.waits_before += 1;
                     self.applied_steps += FAILED_PLAN_STEPS;
                     self.jobs.by_ticket.insert(ticket, job);
@@ -377,6 +381,21 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// True if a plan would only find the same long chain again: each takes dozens of look-ups, and the cleaner's own batches would
+    /// repeat it.
+    fn waits_for_cleaner(&self, job: &Job) -> bool {
+        job.chain_since == Some(self.jobs.cleaned)
+            && !self.cleaner.is_idle()
+            && !self.checkpoints.is_stopping()
+    }
+
+    /// The cleaner is done with a number: some may wait for a shorter chain of layers.
+    pub(super) fn number_is_cleaned(&mut self) {
+        self.jobs.cleaned += 1;
+        self.jobs_may_go_on();
+        self.work_is_due |= !self.jobs.is_empty();
     }
 
     /// A batch is durable: there may be room.
