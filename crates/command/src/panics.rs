@@ -3,7 +3,6 @@
 //! Both are refused unless the option `debug_asok_assert_abort` allows them, as in stock (`src/common/ceph_context.cc`).
 
 use crate::options::Layers;
-use crate::signature::Description;
 use crate::{Answer, errno, option_set};
 
 /// Signature, help, permissions.
@@ -14,17 +13,6 @@ option_set! {
     pub struct PanicOptions for Osd | Mon | Mgr, Live {
         is_allowed: bool = "debug_asok_assert_abort",
     }
-}
-
-/// The commands as a daemon of the kind `module` lists them.
-pub fn descriptions<'a>(module: &'a str, flags: u64) -> impl Iterator<Item = Description<'a>> {
-    COMMANDS.iter().map(move |&(signature, help, permissions)| Description {
-        signature,
-        help,
-        module,
-        permissions,
-        flags,
-    })
 }
 
 /// True for the name of a command of [`COMMANDS`].

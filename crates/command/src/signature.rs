@@ -93,6 +93,24 @@ pub struct Description<'a> {
     pub flags: u64,
 }
 
+impl<'a> Description<'a> {
+    /// Rows of signature, help and permissions, as a daemon of the kind `module` lists them.
+    pub fn of_table(
+        rows: impl IntoIterator<Item = &'a (&'a str, &'a str, &'a str)>,
+        module: &'a str,
+        flags: u64,
+    ) -> impl Iterator<Item = Description<'a>> {
+        let describe = move |&(signature, help, permissions): &(&'a str, &'a str, &'a str)| Description {
+            signature,
+            help,
+            module,
+            permissions,
+            flags,
+        };
+        rows.into_iter().map(describe)
+    }
+}
+
 /// The answer of `get_command_descriptions`: `cmd000`, `cmd001`, …, in this order.
 pub fn descriptions<'a>(commands: impl Iterator<Item = Description<'a>>, caller: Features) -> Json {
     let named = commands.enumerate().map(|(number, command)| {

@@ -184,7 +184,12 @@ impl Crashes {
 
     /// The oldest first.
     pub fn by_time(&self) -> Vec<&Report> {
-        let mut reports: Vec<&Report> = self.known.values().collect();
+        self.select(|_| true)
+    }
+
+    /// Some of them, the oldest first.
+    pub fn select(&self, wanted: impl Fn(&Report) -> bool) -> Vec<&Report> {
+        let mut reports: Vec<&Report> = self.known.values().filter(|report| wanted(report)).collect();
         reports.sort_by_key(|report| report.at);
         reports
     }
@@ -192,16 +197,15 @@ impl Crashes {
     /// Those that are older than so many seconds, the oldest first.
     pub fn older_than(&self, now: UTime, seconds: i64) -> Vec<&Report> {
         let limit = i64::from(now.sec) - seconds;
-        self.by_time().into_iter().filter(|report| i64::from(report.at.sec) < limit).collect()
+        self.select(|report| i64::from(report.at.sec) < limit)
     }
 
     /// RECENT_CRASH and RECENT_MGR_MODULE_CRASH, in stock's words, for new reports of the last `warn_seconds`.
     pub fn health(&self, now: UTime, warn_seconds: u64) -> Vec<(String, HealthCheck)> {
         let since = u64::from(now.sec).saturating_sub(warn_seconds);
-        let is_recent = |report: &&Report| report.is_new() && u64::from(report.at.sec) > since;
-        let recent = self.by_time().into_iter().filter(is_recent);
+        let recent = self.select(|report| report.is_new() && u64::from(report.at.sec) > since);
         let (of_modules, of_daemons): (Vec<&Report>, Vec<&Report>) =
-            recent.partition(|report| report.is_of_module());
+            recent.into_iter().partition(|report| report.is_of_module());
         let daemon = |report: &Report| {
             format!(
                 "{} crashed on host {} at {}",

@@ -193,7 +193,7 @@ impl Reads {
         let root = self.root(table, ticket, io)?;
         let Some(i) = root.covering(key) else { return Ok(Found::Nothing) };
         let segment = Segment::of_root(root, i).map_err(Unavailable::Bad)?;
-        let slot = self.slot(table, segment.guide(), Kind::Guide, ticket, &mut std::iter::empty(), io)?;
+        let slot = self.guide(table, &segment, ticket, io)?;
         if let Some(near) = near {
             (near.segment, near.slot) = (segment, slot);
             root.key_into(i, &mut near.first);
@@ -215,14 +215,24 @@ impl Reads {
         ticket: Ticket,
         io: &mut Io,
     ) -> Result<Found, Unavailable> {
-        let guide = near.segment.guide();
-        let name = Name { table: table.number, unit: guide.unit };
+        let name = Name { table: table.number, unit: near.segment.guide().unit };
         let slot = match self.cache.entry_of(near.slot, name) {
             Some(Entry::Node(_)) => near.slot,
             // It was evicted, and may be back.
-            _ => self.slot(table, guide, Kind::Guide, ticket, &mut std::iter::empty(), io)?,
+            _ => self.guide(table, &near.segment, ticket, io)?,
         };
         self.look_up_in((table, &near.segment, slot), (key, hash), ticket, io)
+    }
+
+    /// The slot of the cache that has a segment's guide.
+    fn guide(
+        &mut self,
+        table: &Arc<Table>,
+        segment: &Segment,
+        ticket: Ticket,
+        io: &mut Io,
+    ) -> Result<u32, Unavailable> {
+        self.slot(table, segment.guide(), Kind::Guide, ticket, &mut std::iter::empty(), io)
     }
 
     /// Looks up a key in a segment with its guide in this slot of the cache.
@@ -233,7 +243,7 @@ impl Reads {
         ticket: Ticket,
         io: &mut Io,
     ) -> Result<Found, Unavailable> {
-        let Entry::Node(guide) = self.cache.entry(slot) else { unreachable!("a node was found there") };
+        let guide = self.node_in(slot);
         if !filter::may_hold(guide.filter(), hash) {
             return Ok(Found::Nothing);
         }
@@ -303,10 +313,14 @@ impl Reads {
         io: &mut Io,
     ) -> Result<&Node, Unavailable> {
         let slot = self.slot(table, at, kind, ticket, ahead, io)?;
-        match self.cache.entry(slot) {
-            Entry::Node(node) => Ok(node),
-            Entry::Bad(bad) => Err(Unavailable::Bad(*bad)),
-        }
+        Ok(self.node_in(slot))
+    }
+
+    /// The node in a slot that [`Reads::slot`] has returned.
+    #[inline]
+    fn node_in(&self, slot: u32) -> &Node {
+        let Entry::Node(node) = self.cache.entry(slot) else { unreachable!("a node was found there") };
+        node
     }
 
     /// The slot of the cache that has a node.

@@ -64,6 +64,11 @@ impl Shard {
             && (self.index.has_slack() || self.jobs.lack_space())
     }
 
+    /// True if a transaction may wait for the cleaner: a clean stop does not.
+    pub(super) fn cleaner_works(&self) -> bool {
+        !self.cleaner.is_idle() && !self.checkpoints.is_stopping()
+    }
+
     fn end_cleanup(&mut self) {
         self.cleaner.queue.pop_front();
         self.cleaner.next_key = None;

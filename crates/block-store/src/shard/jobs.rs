@@ -203,24 +203,11 @@ impl Shard {
     }
 
     fn begin_plan<'a>(&'a mut self, ticket: Ticket, fetched: &'a Fetched) -> Plan<'a> {
+        let cleaner_works = self.cleaner_works();
         let Shard {
-            index,
-            io,
-            space,
-            staged,
-            clean,
-            collections,
-            pools,
-            compression,
-            options,
-            totals,
-            cleaner,
-            checkpoints,
-            ..
+            index, io, space, staged, clean, collections, pools, compression, options, totals, ..
         } = self;
         let view = View { index, io, ticket };
-        // A clean stop does not wait for the cleaner.
-        let cleaner_works = !cleaner.is_idle() && !checkpoints.is_stopping();
         let range_keys_min = options.range_keys_min;
         let totals = *totals;
         let known = ShardState { collections, pools, compression, range_keys_min, totals, cleaner_works };
@@ -386,9 +373,7 @@ impl Shard {
     /// True if a plan would only find the same long chain again: each takes dozens of look-ups, and the cleaner's own batches would
     /// repeat it.
     fn waits_for_cleaner(&self, job: &Job) -> bool {
-        job.chain_since == Some(self.jobs.cleaned)
-            && !self.cleaner.is_idle()
-            && !self.checkpoints.is_stopping()
+        job.chain_since == Some(self.jobs.cleaned) && self.cleaner_works()
     }
 
     /// The cleaner is done with a number: some may wait for a shorter chain of layers.

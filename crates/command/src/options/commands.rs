@@ -5,7 +5,7 @@
 use super::layers::{Layers, Refused};
 use super::table::{self, Actors, Definition, When, normal_name};
 use crate::errno::{EINVAL, ENOENT, EPERM};
-use crate::signature::{self, Description};
+use crate::signature;
 use crate::{Answer, Args, Json, object};
 
 /// Signature, help, permissions.
@@ -40,17 +40,6 @@ fn signature_of(prefix: &str) -> Option<&'static str> {
 /// True for the name of a command of [`COMMANDS`].
 pub fn has(prefix: &str) -> bool {
     signature_of(prefix).is_some()
-}
-
-/// The commands as a daemon of the kind `module` lists them.
-pub fn descriptions<'a>(module: &'a str, flags: u64) -> impl Iterator<Item = Description<'a>> {
-    COMMANDS.iter().map(move |&(signature, help, permissions)| Description {
-        signature,
-        help,
-        module,
-        permissions,
-        flags,
-    })
 }
 
 /// Answers a command of [`COMMANDS`]; `None` for any other.

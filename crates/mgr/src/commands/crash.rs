@@ -33,8 +33,7 @@ fn list(view: &View<'_>, args: &Args, is_asked: fn(&Report) -> bool) -> Reaction
     if let Some(unloaded) = unloaded(view) {
         return unloaded;
     }
-    let reports: Vec<&Report> =
-        view.crashes.by_time().into_iter().filter(|report| is_asked(report)).collect();
+    let reports = view.crashes.select(is_asked);
     if !args.format().is_plain() {
         let rows = reports.iter().map(|report| Value::Object(report.fields.clone())).collect();
         return Answer::body(indented(Value::Array(rows))).into();
@@ -127,8 +126,10 @@ pub(super) fn archive(view: &View<'_>, args: &Args) -> Reaction {
 
 pub(super) fn archive_all(view: &View<'_>, _: &Args) -> Reaction {
     unloaded(view).unwrap_or_else(|| {
-        let new = view.crashes.by_time().into_iter().filter(|report| report.is_new());
-        Reaction::ChangeCrashes(new.map(|report| Change::Put(report.archived(view.now))).collect())
+        let new = view.crashes.select(Report::is_new);
+        Reaction::ChangeCrashes(
+            new.into_iter().map(|report| Change::Put(report.archived(view.now))).collect(),
+        )
     })
 }
 

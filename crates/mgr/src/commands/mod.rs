@@ -377,9 +377,8 @@ pub(crate) fn react(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Reaction 
 
 /// Descriptions for `ceph tell mgr.x`: the daemon's own commands, then those of the manager.
 pub(crate) fn describe_tell() -> String {
-    let all = option_commands::descriptions("mgr", 0)
-        .chain(panics::descriptions("mgr", 0))
-        .chain(TABLE.iter().chain(TELL).map(Entry::description));
+    let shared = option_commands::COMMANDS.iter().chain(panics::COMMANDS);
+    let all = Description::of_table(shared, "mgr", 0).chain(TABLE.iter().chain(TELL).map(Entry::description));
     signature::descriptions(all, codec::Features::ALL).compact()
 }
 

@@ -134,15 +134,18 @@ impl Manager {
         osds.into_iter().for_each(|conn| self.configure(conn, fx));
     }
 
+    fn is_osd(&self, conn: ConnId) -> bool {
+        self.peers.get(&conn).is_some_and(|peer| peer.peer.identity.osd().is_some())
+    }
+
     /// The metric queries for a peer.
     pub(super) fn queries_for(&self, conn: ConnId) -> PerfQueries {
-        let is_osd = self.peers.get(&conn).is_some_and(|peer| peer.peer.identity.osd().is_some());
-        if is_osd { self.images.queries.clone() } else { PerfQueries::new() }
+        if self.is_osd(conn) { self.images.queries.clone() } else { PerfQueries::new() }
     }
 
     /// An OSD's counts. Those for a query that has ended are dropped.
     pub(super) fn on_counted(&mut self, conn: ConnId, reports: &PerfReports, fx: Fx<'_>) {
-        let is_osd = self.peers.get(&conn).is_some_and(|peer| peer.peer.identity.osd().is_some());
+        let is_osd = self.is_osd(conn);
         let known = reports.iter().filter(|(query, _)| is_osd && self.images.queries.contains_key(*query));
         let known: PerfReports = known.map(|(query, report)| (query.clone(), report.clone())).collect();
         if !known.is_empty() {

@@ -271,9 +271,9 @@ impl Monitor {
         let all = match target {
             Target::Quorum => signature::descriptions(from_manager.chain(own), features),
             Target::Me => {
-                let of_options = option_commands::descriptions("mon", Command::TELL);
-                let panics = panics::descriptions("mon", Command::TELL);
-                signature::descriptions(of_options.chain(panics).chain(own), features)
+                let shared = option_commands::COMMANDS.iter().chain(panics::COMMANDS);
+                let shared = Description::of_table(shared, "mon", Command::TELL);
+                signature::descriptions(shared.chain(own), features)
             }
         };
         all.compact()

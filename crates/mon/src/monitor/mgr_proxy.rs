@@ -58,6 +58,17 @@ impl Waiting {
     fn bytes(&self) -> usize {
         self.command.iter().map(String::len).sum::<usize>() + self.input.len()
     }
+
+    /// The answer to a command that is not sent any more.
+    fn failure(&self, now: Time) -> Option<Answer> {
+        if self.deadline <= now {
+            let why = "the manager does not answer; `ceph mgr stat` shows which one is active";
+            return Some(Answer::error(ETIMEDOUT, why));
+        }
+        let is_lost = !self.is_sent && self.sends >= SENDS_MAX;
+        let why = "the manager ended twice before it answered; `ceph crash ls` may say why";
+        is_lost.then(|| Answer::error(EAGAIN, why))
+    }
 }
 
 impl MgrProxy {
@@ -90,12 +101,13 @@ impl Monitor {
 
     /// Passes a command on. Its answer comes later, unless it is refused.
     pub(super) fn ask_manager(&mut self, turn: &mut Turn<'_>, client: ConnId, tid: u64, m: MMonCommand) {
-        let refusal = self.refusal_of_proxied(client, &m);
+        let permitted = self.permitted(client, &m);
         let MMonCommand { command, input, .. } = m;
-        if let Some(refusal) = refusal {
-            return self.acknowledge(turn, client, tid, command, refusal);
+        match permitted {
+            Err(refusal) => return self.acknowledge(turn, client, tid, command, refusal),
+            Ok(Some(line)) => self.log_proxied(turn, line),
+            Ok(None) => {}
         }
-        self.log_proxied(turn, client, &command);
         let deadline = turn.now + TIMEOUT;
         let waiting = Waiting { client, tid, command, input, deadline, is_sent: false, sends: 0 };
         self.mgr_proxy.last_tid += 1;
@@ -106,13 +118,7 @@ impl Monitor {
 
     /// The manager knows the monitor alone, so who changes something is told here: in the audit log, or by a monitor that cannot
     /// write there in its own.
-    fn log_proxied(&mut self, turn: &mut Turn<'_>, client: ConnId, command: &[String]) {
-        let text = command.concat();
-        let Ok(args) = Args::parse(&text) else { return };
-        let description = self.manager_command(&args.text("prefix").unwrap_or_default());
-        let changes = description.is_some_and(|description| description.permissions.contains('w'));
-        let Some(session) = self.sessions.get(&client).filter(|_| changes) else { return };
-        let line = super::audit::line(session.name(), &session.peer.addrs, &args, &text);
+    fn log_proxied(&mut self, turn: &mut Turn<'_>, line: String) {
         match self.is_leading() {
             true => {
                 let entry = self.log_change(self.wall(turn.now), LogPriority::INFO, "audit", line);
@@ -122,52 +128,36 @@ impl Monitor {
         }
     }
 
-    fn refusal_of_proxied(&self, client: ConnId, m: &MMonCommand) -> Option<Answer> {
+    /// Checks a command, and returns the line of the audit log if it changes something.
+    fn permitted(&self, client: ConnId, m: &MMonCommand) -> Result<Option<String>, Answer> {
         if m.fsid != self.states.committed.monmap.fsid {
-            return Some(Answer::error(EPERM, "wrong fsid"));
+            return Err(Answer::error(EPERM, "wrong fsid"));
         }
-        let args = match Args::parse(&m.command.concat()) {
-            Ok(args) => args,
-            Err(why) => return Some(Answer::invalid(why)),
-        };
+        let text = m.command.concat();
+        let args = Args::parse(&text).map_err(Answer::invalid)?;
         let prefix = args.text("prefix").unwrap_or_default();
-        let description = self.manager_command(&prefix)?;
+        let denied = || Answer::error(EACCES, "access denied");
+        let description = self.manager_command(&prefix).ok_or_else(denied)?;
         let need = Allow::from_letters(&description.permissions);
-        let is_permitted = |session: &super::session::Session| {
-            session.permits(&description.module, &prefix, &args.for_caps(), need)
-        };
-        if !self.sessions.get(&client).is_some_and(is_permitted) {
-            return Some(Answer::error(EACCES, "access denied"));
+        let session = self.sessions.get(&client).ok_or_else(denied)?;
+        if !session.permits(&description.module, &prefix, &args.for_caps(), need) {
+            return Err(denied());
         }
-        if let Err(why) = signature::check(&description.signature, &args) {
-            return Some(Answer::invalid(why));
-        }
+        signature::check(&description.signature, &args).map_err(Answer::invalid)?;
         let bytes = m.command.iter().map(String::len).sum::<usize>() + m.input.len();
-        let is_full =
-            self.mgr_proxy.waiting.len() >= COMMANDS_MAX || self.mgr_proxy.bytes + bytes > BYTES_MAX;
-        is_full.then(|| Answer::error(EAGAIN, "too many commands wait for the manager; try again"))
+        if self.mgr_proxy.waiting.len() >= COMMANDS_MAX || self.mgr_proxy.bytes + bytes > BYTES_MAX {
+            return Err(Answer::error(EAGAIN, "too many commands wait for the manager; try again"));
+        }
+        let changes = description.permissions.contains('w');
+        Ok(changes.then(|| super::audit::line(session.name(), &session.peer.addrs, &args, &text)))
     }
 
     /// Calls the manager, sends what waits for it, and ends what has waited for too long.
     pub(super) fn tick_mgr_proxy(&mut self, turn: &mut Turn<'_>) {
-        let is_over = |waiting: &Waiting| waiting.deadline <= turn.now;
-        let late: Vec<u64> = self
-            .mgr_proxy
-            .waiting
-            .iter()
-            .filter(|(_, waiting)| is_over(waiting))
-            .map(|(tid, _)| *tid)
-            .collect();
-        for tid in late {
-            let why = "the manager does not answer; `ceph mgr stat` shows which one is active";
-            self.answer_proxied(turn, tid, Answer::error(ETIMEDOUT, why));
-        }
-        let lost = |waiting: &Waiting| !waiting.is_sent && waiting.sends >= SENDS_MAX;
-        let lost: Vec<u64> =
-            self.mgr_proxy.waiting.iter().filter(|(_, waiting)| lost(waiting)).map(|(tid, _)| *tid).collect();
-        for tid in lost {
-            let why = "the manager ended twice before it answered; `ceph crash ls` may say why";
-            self.answer_proxied(turn, tid, Answer::error(EAGAIN, why));
+        let failed = |(tid, waiting): (&u64, &Waiting)| Some((*tid, waiting.failure(turn.now)?));
+        let failed: Vec<(u64, Answer)> = self.mgr_proxy.waiting.iter().filter_map(failed).collect();
+        for (tid, answer) in failed {
+            self.answer_proxied(turn, tid, answer);
         }
         let map = &self.states.committed.mgrmap;
         let is_there = map.active_gid != 0 && map.available;

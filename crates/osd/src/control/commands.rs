@@ -139,13 +139,7 @@ impl Control {
         let format = args.format();
         match prefix {
             "get_command_descriptions" => {
-                let all = all_commands().map(|&(signature, help, permissions)| Description {
-                    signature,
-                    help,
-                    module: "osd",
-                    permissions,
-                    flags: 0,
-                });
+                let all = Description::of_table(all_commands(), "osd", 0);
                 Answer::body(signature::descriptions(all, features).compact())
             }
             "help" => {

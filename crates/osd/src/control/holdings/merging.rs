@@ -161,7 +161,8 @@ impl Holdings {
         let wanted = split_bits(due.target.seed, due.pg_num);
         let split_bits = match had_bits {
             Some(had) if is_split_since => had,
-            had => had.map_or(wanted, |had| had.min(wanted)),
+            Some(had) => had.min(wanted),
+            None => wanted,
         };
         orders.entry(core).or_default().push(PgOrder::Merge {
             pg: id,
