@@ -105,6 +105,20 @@ class OneHost(ReplicatedTest):
         refused = self.client.ceph("tell", "osd.1", "restart", before["osd.1"], check=False)
         self.assertIn("ESTALE", refused.errors)
 
+    def test_clean_stop_hands_the_manager_over(self):
+        active = lambda: self.client.json("mgr", "dump")["active_name"]
+        name = active()
+        began = time.monotonic()
+        self.cluster.stop_daemon(f"mon.{name}")
+        self.addCleanup(lambda: self.cluster.is_running(f"mon.{name}") or self.cluster.start_daemon(f"mon.{name}"))
+        managers = self.client.json("mgr", "dump")
+        self.assertNotIn(name, [managers["active_name"], *(standby["name"] for standby in managers["standbys"])], managers)
+        self.client.ceph("pg", "stat")
+        print(f"another manager answers after {time.monotonic() - began:.2f} s")
+        self.cluster.start_daemon(f"mon.{name}")
+        eventually(lambda: len(self.client.json("quorum_status")["quorum"]) == 3)
+        eventually(lambda: name in [standby["name"] for standby in self.client.json("mgr", "dump")["standbys"]])
+
     def test_interrupted_restart_goes_on_where_it_stopped(self):
         self.make_pool("interrupted")
         before = starts(self.client)
@@ -145,6 +159,7 @@ class OneHost(ReplicatedTest):
         self.start(3)
         self.wait_up(3)
         self.cluster.stop_daemon("mon.c")
+        self.addCleanup(lambda: self.cluster.is_running("mon.c") or self.cluster.start_daemon("mon.c"))
         self.assertNotIn("c", self.client.json("quorum_status")["quorum_names"], "a clean stop is told")
         self.refused("mon.c is out of the quorum", "--rolling", "--only", "mon")
         self.cluster.start_daemon("mon.c")

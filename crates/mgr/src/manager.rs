@@ -6,6 +6,7 @@ mod balancing;
 mod crash_store;
 mod images;
 mod shrinking;
+mod stopping;
 
 use crate::caps::Caps;
 use crate::configs::Configs;
@@ -30,6 +31,7 @@ use mon_client::{MonSession, RequestId, TimedOut};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use stopping::Stopping;
 use wire::messages::{
     Body, MMgrBeacon, MMgrClose, MMgrConfigure, MMgrOpen, MMgrReport, MMonMgrReport, MOSDMap, MPGStats,
     Message, MessageBody, PaxosHeader,
@@ -80,6 +82,8 @@ pub enum Input {
         answer: Answer,
     },
     ImagesNews(ImagesNews),
+    /// The process is to end. [`Effect::Stopped`] follows.
+    Stop,
 }
 
 #[derive(Debug)]
@@ -91,6 +95,8 @@ pub enum Effect {
     Warn(String),
     /// For the host's work on block images.
     Images(ImagesOrder),
+    /// The end of [`Input::Stop`].
+    Stopped,
 }
 
 /// See the module.
@@ -124,6 +130,9 @@ pub struct Manager {
     digest_at: Option<Time>,
     /// The manager map names this manager.
     is_active: bool,
+    /// The manager map has other managers.
+    has_others: bool,
+    stopping: Stopping,
 }
 
 /// A peer that connected to us.
@@ -173,6 +182,8 @@ impl Manager {
             beacon_at: now,
             digest_at: None,
             is_active: false,
+            has_others: false,
+            stopping: Stopping::default(),
         };
         manager.with_session(now, fx, |session, fx| {
             session.subscribe("monmap", 0, fx);
@@ -246,7 +257,8 @@ impl Manager {
                     || self.on_crash_answer(now, id, &answer, fx)
                     || self.on_upmap_answer(id, &answer, fx)
                     || self.on_shrinking_answer(id, &answer, fx)
-                    || self.on_autoscaling_answer(id, &answer, fx);
+                    || self.on_autoscaling_answer(id, &answer, fx)
+                    || self.on_farewell_answer(id, fx);
                 if !is_taken {
                     self.on_mon_config(id, answer);
                 }
@@ -257,7 +269,9 @@ impl Manager {
             | mon_client::Event::RotatingKeys(_) => {}
             mon_client::Event::Message(message) => {
                 if let Body::MMgrMap(m) = message.body {
-                    self.set_active(m.map.active_gid == self.session.global_id(), fx);
+                    let gid = self.session.global_id();
+                    self.has_others = stopping::has_others(&m.map, gid);
+                    self.set_active(m.map.active_gid == gid, fx);
                     self.with_session(now, fx, |session, _| session.got("mgrmap", m.map.epoch.into()));
                 }
             }
@@ -289,7 +303,8 @@ impl Manager {
 
     fn send_beacon(&mut self, now: Time, fx: Fx<'_>) {
         self.beacon_at = now + self.options.beacon_interval.max(INTERVAL_MIN);
-        if !self.session.is_connected() {
+        // After the farewell a beacon would make it a standby.
+        if !self.session.is_connected() || self.stopping != Stopping::NotAsked {
             return;
         }
         let beacon = self.beacon();
@@ -568,6 +583,7 @@ impl Machine for Manager {
             Input::Net(event) => self.on_net(now, event, effects),
             Input::ImagesAnswer { number, answer } => self.on_images_answer(number, answer, effects),
             Input::ImagesNews(news) => self.on_images_news(now, news, effects),
+            Input::Stop => self.begin_stop(now, effects),
             Input::Deadline { wall } => {
                 self.clock.follow(now, wall);
                 if self.session.next_deadline().is_some_and(|at| at <= now) {

@@ -100,6 +100,9 @@ impl clap::Args for Args {
     }
 }
 
+/// Longer than a manager waits for the monitors.
+const MANAGER_STOP_MAX: Duration = Duration::from_secs(2);
+
 const COMMANDS: &[Command] = &[
     Command { signature: "abort", help: "" },
     Command { signature: "assert", help: "" },
@@ -414,7 +417,17 @@ impl Role for MonSide {
         self.mon.post(Mail::RestartChecked(checked));
     }
 
-    fn stop(&self) {
-        self.mon.post(Mail::Stop);
+    /// The manager hands its role over first, while its monitor is in the quorum; one that starts again at once keeps it.
+    fn stop(&self, restarts: bool) {
+        let (mon, manager) = (self.mon.clone(), self.manager.get().filter(|_| !restarts));
+        tokio::spawn(async move {
+            if let Some(manager) = manager {
+                let told = ask(|reply| manager.post(MgrQuestion::Stop { reply }));
+                if tokio::time::timeout(MANAGER_STOP_MAX, told).await.is_err() {
+                    tracing::warn!("the manager does not hand over its role");
+                }
+            }
+            mon.post(Mail::Stop);
+        });
     }
 }

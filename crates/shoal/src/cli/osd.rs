@@ -517,7 +517,7 @@ impl Role for OsdSide {
         self.control.post(Mail::RestartChecked(checked));
     }
 
-    fn stop(&self) {
+    fn stop(&self, _restarts: bool) {
         self.control.post(Mail::Stop);
     }
 }

@@ -12,6 +12,8 @@ use wire::messages::{Body, MCommand, MMonCommand, PaxosHeader};
 use wire::types::{EntityAddr, EntityAddrVec, Epoch, MonMap, OsdMap, Uuid};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// A manager that died is replaced after `mon_mgr_beacon_grace`, by default 30 s.
+const MANAGER_PATIENCE: Duration = Duration::from_secs(45);
 /// Pause before a command that no leader could take is given again.
 const RETRY: Duration = Duration::from_millis(300);
 /// A daemon that has not answered by then is asked again, or taken for silent.
@@ -96,7 +98,7 @@ impl Asker {
         let mut command = command.clone();
         command["format"] = "json".into();
         let name = command["prefix"].as_str().unwrap_or_default().to_owned();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + MANAGER_PATIENCE;
         loop {
             let asked = [(Receiver::Manager, command.to_string())];
             let host = &mut self.host;

@@ -49,8 +49,8 @@ pub trait Role: Send + Sync + 'static {
     }
     /// The installed program was run for its version, as the role asked. If it runs, [`Role::stop`] follows.
     fn on_restart_checked(&self, checked: Checked);
-    /// SIGTERM or SIGINT came: stop cleanly. Called once.
-    fn stop(&self);
+    /// SIGTERM or SIGINT came, or `restarts`, a checked restart: stop cleanly. Called once, on a thread of a runtime.
+    fn stop(&self, restarts: bool);
 }
 
 pub struct Side {
@@ -231,7 +231,7 @@ impl Side {
             self.common.restart.set_due(restarts);
         }
         if is_first {
-            self.role.stop();
+            self.role.stop(restarts);
         }
     }
 

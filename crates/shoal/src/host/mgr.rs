@@ -21,6 +21,10 @@ pub enum Question {
         answer: Answer,
     },
     ImagesNews(ImagesNews),
+    /// The process is to end; the answer comes when another manager may take over.
+    Stop {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// The role on the manager's one core. The machine sends at once, so it is made when the reactor starts.
@@ -29,11 +33,19 @@ pub struct MgrRole {
     manager: Option<Manager>,
     effects: Effects<Effect>,
     images: UnboundedSender<ImagesOrder>,
+    /// Whoever waits for the end of [`Question::Stop`].
+    stopper: Option<oneshot::Sender<()>>,
 }
 
 impl MgrRole {
     pub fn new(config: Config, random: Random, images: UnboundedSender<ImagesOrder>) -> MgrRole {
-        MgrRole { start: Some((config, random)), manager: None, effects: Effects::new(), images }
+        MgrRole {
+            start: Some((config, random)),
+            manager: None,
+            effects: Effects::new(),
+            images,
+            stopper: None,
+        }
     }
 
     fn step(&mut self, input: Input, turn: &mut Turn<Question>) {
@@ -52,6 +64,8 @@ impl MgrRole {
                 Effect::Warn(text) => tracing::warn!("{text}"),
                 // Its thread ends with this role.
                 Effect::Images(order) => drop(self.images.send(order)),
+                // The thread that asked may have stopped waiting.
+                Effect::Stopped => drop(self.stopper.take().map(|reply| reply.send(()))),
             }
         }
     }
@@ -83,6 +97,10 @@ impl Role for MgrRole {
                 self.step(Input::ImagesAnswer { number, answer }, turn);
             }
             Question::ImagesNews(news) => self.step(Input::ImagesNews(news), turn),
+            Question::Stop { reply } => {
+                self.stopper = Some(reply);
+                self.step(Input::Stop, turn);
+            }
         }
     }
 
