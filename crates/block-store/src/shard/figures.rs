@@ -13,6 +13,8 @@ pub struct Figures {
     pub waited_for_log: u64,
     /// Transactions that waited because flushes and merges of the index were behind.
     pub waited_for_index: u64,
+    /// Times that a write to a clone's head waited for the cleaner to shorten its chain of layers.
+    pub waited_for_cleaner: u64,
     /// Log records; `transactions / batches` is the mean group-commit size.
     pub batches: u64,
     pub batch_bytes: u64,
@@ -80,6 +82,7 @@ impl Figures {
             transactions: self.transactions + other.transactions,
             waited_for_log: self.waited_for_log + other.waited_for_log,
             waited_for_index: self.waited_for_index + other.waited_for_index,
+            waited_for_cleaner: self.waited_for_cleaner + other.waited_for_cleaner,
             batches: self.batches + other.batches,
             batch_bytes: self.batch_bytes + other.batch_bytes,
             blocks_in_memory: self.blocks_in_memory + other.blocks_in_memory,

@@ -256,7 +256,10 @@ impl Shard {
                 self.job(ticket).lacks_space = true;
                 (self.jobs.stalled, self.jobs.out_of_space) = (true, true);
             }
-            Wait::Cleaner => self.job(ticket).chain_since = Some(self.jobs.cleaned),
+            Wait::Cleaner => {
+                self.counts.waited_for_cleaner += 1;
+                self.job(ticket).chain_since = Some(self.jobs.cleaned);
+            }
             Wait::Refused(why) => self.refuse(ticket, why),
             Wait::Units(mut units) => {
                 units.sort_unstable();

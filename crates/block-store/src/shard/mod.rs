@@ -81,6 +81,9 @@ pub struct Options {
     pub deferred_bytes_max: u64,
     /// Blocks of one write of deferred data, and of all such writes in flight.
     pub place_blocks_max: u64,
+    /// Writes of deferred data in flight, while there is not much more of it than [`Options::deferred_bytes_max`]. A record of the
+    /// log waits behind all of them.
+    pub place_writes_max: u64,
     /// Bytes of log entries at which a batch takes no further transactions.
     pub batch_bytes_max: usize,
     /// Log length at which a checkpoint begins, unless half of the ring is less. It bounds the time and memory of recovery.
@@ -114,6 +117,7 @@ impl Default for Options {
             deferred_write_bytes_max: None,
             deferred_bytes_max: 16 << 20,
             place_blocks_max: 64,
+            place_writes_max: 16,
             batch_bytes_max: 4 << 20,
             log_bytes_max: 256 << 20,
             recent_bytes_max: 8 << 20,

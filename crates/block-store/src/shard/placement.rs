@@ -1,7 +1,8 @@
 //! Placement: deferred data is written from the log's copy in memory to its blocks.
 //!
-//! A pass goes over the device in block order, neighbours together, with a bounded number of bytes in flight: log records of
-//! clients share the device with it, and a pass of 16 MiB in one turn would delay them by its whole transfer.
+//! A pass goes over the device in block order, neighbours together, with few writes in flight: log records of clients share the
+//! device with it and wait behind them. The more of the log waits for the pass, the more of its writes are in flight; when
+//! transactions wait for room in the log, only their bytes are bounded.
 
 use super::{DataRequest, Shard};
 use crate::io::Owner;
@@ -10,6 +11,9 @@ use crate::staged::Stage;
 use codec::Rope;
 use device::{DeviceError, Durability};
 
+/// With each fourth of the log that is in use, as many more writes may be in flight.
+const LOG_PARTS: u64 = 4;
+
 #[derive(Default)]
 pub(super) struct Placement {
     /// Batches up to this one are to be placed; 0: none.
@@ -17,6 +21,7 @@ pub(super) struct Placement {
     /// First block that the pass has not seen.
     next_block: u64,
     in_flight_blocks: u64,
+    in_flight_writes: u64,
 }
 
 impl Shard {
@@ -34,7 +39,11 @@ impl Shard {
 
     /// Continues the pass with as many writes as may be in flight.
     pub(super) fn place_some(&mut self) {
-        while self.placement.mark > 0 && self.placement.in_flight_blocks < self.options.place_blocks_max {
+        let writes_max = self.placing_writes_max();
+        while self.placement.mark > 0
+            && self.placement.in_flight_blocks < self.options.place_blocks_max
+            && self.placement.in_flight_writes < writes_max
+        {
             if let Some((whole, data, runs)) = self.next_placement() {
                 self.write_placement(whole, data, runs);
             } else if self.placement.next_block > 0 {
@@ -46,9 +55,19 @@ impl Shard {
         }
     }
 
+    fn placing_writes_max(&self) -> u64 {
+        if self.log.wants_room {
+            return u64::MAX;
+        }
+        let ring = &self.log.ring;
+        let of_log = ring.used() * LOG_PARTS / ring.blocks().max(1);
+        let of_deferred = self.staged.deferred_bytes() / self.options.deferred_bytes_max.max(1);
+        self.options.place_writes_max * (1 + of_log + of_deferred)
+    }
+
     /// Neighbouring deferred runs from the pass's place on.
     fn next_placement(&self) -> Option<(Run, Rope, Vec<u64>)> {
-        let Placement { mark, next_block, in_flight_blocks } = self.placement;
+        let Placement { mark, next_block, in_flight_blocks, .. } = self.placement;
         let blocks_max = self.options.place_blocks_max - in_flight_blocks;
         let deferred = self.staged.from(next_block);
         let mut due = deferred.filter(|(_, run)| run.stage == Stage::Deferred && run.batch <= mark);
@@ -72,6 +91,7 @@ impl Shard {
         let token = self.token();
         self.placement.next_block = whole.end();
         self.placement.in_flight_blocks += whole.len;
+        self.placement.in_flight_writes += 1;
         self.data_requests.insert(token, DataRequest::Place { runs, blocks: whole.len, pinned });
         self.io.write(Owner::Data, token, whole.offset(), data, Durability::Later);
     }
@@ -84,6 +104,7 @@ impl Shard {
         result: Result<(), DeviceError>,
     ) {
         self.placement.in_flight_blocks -= blocks;
+        self.placement.in_flight_writes -= 1;
         self.space.unpin(pinned);
         if let Err(error) = result {
             return self.fail(error);

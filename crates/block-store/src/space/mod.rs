@@ -8,8 +8,10 @@
 //!
 //! A zone is empty, or for data, or for the index. A [`summary`] has the zones by the length of their longest free run, so
 //! the choice of a zone takes a few steps whatever the size of the device, and the search for a run reads one zone's bitmap.
-//! Small writes fill zones from their first free run on; large ones go to the zone with the longest run. Both go on in their
-//! zone until it has no run for them, so that data written together lies together.
+//! Both small and large writes go on in their zone until it has no run for them, so that data written together lies together. A
+//! large write then goes to the zone with the longest run. Writes of a few blocks go to a zone that is mostly free, or to an empty
+//! one: there they lie side by side, so that a batch of them is few device writes. Where neither is left, the zone with the most free
+//! blocks is filled. Overwrites at random places so take up to twice the room of their data before they look for single free blocks.
 //!
 //! A reserve is kept for tables and manifests, which deletes need, too: a number of free blocks, in zones that data does not
 //! open. Data leaves single blocks free, and tables need runs. When the index has no run in its own zones, and no zone is
@@ -48,12 +50,19 @@ use discards::Discards;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use summary::{CLASSES, Standing, Summary, sure_class};
+use summary::{CLASSES, PARTS, Standing, Summary, sure_class};
 use zone::{Zone, ZoneUse};
 
 /// Blocks of a large write: it goes to the zone with the longest run.
 const LARGE_BLOCKS: u64 = 64;
-/// Small writes fill zones with a run of at least 2^3 blocks before others, so that a batch has few device writes.
+/// Blocks below which a write needs company to make a device write worth its cost.
+const FEW_BLOCKS: u64 = 8;
+/// Such writes use a zone of data with so many free parts before an empty one. With a quarter of the blocks in use at random
+/// places, free runs have four blocks in the mean.
+const MOSTLY_FREE_PARTS: usize = 3 * PARTS / 4;
+/// Zones with much room that are tried for a run.
+const ROOMIEST_TRIED: usize = 4;
+/// Longer small writes fill zones with a run of at least 2^3 blocks before others.
 const FILL_CLASS_MIN: usize = 3;
 /// Large writes use a zone of data before an empty one if its longest run is at least a quarter of a zone.
 const SPREAD_PART_CLASSES: usize = 2;
@@ -464,8 +473,30 @@ impl Space {
         found.or_else(|| self.empty_for_data(blocks).and_then(|id| self.find_from_start(id, blocks)))
     }
 
+    /// For a write of few blocks: a zone that is mostly free, an empty one, or the one with the most free blocks.
+    fn companionable(&mut self, blocks: u64) -> Option<ZoneId> {
+        self.roomiest(MOSTLY_FREE_PARTS, blocks)
+            .or_else(|| self.empty_for_data(blocks))
+            .or_else(|| self.roomiest(0, blocks))
+    }
+
+    /// A zone of data with so many free parts and a run of `blocks` blocks: of those, one with the most free blocks.
+    fn roomiest(&mut self, parts_min: usize, blocks: u64) -> Option<ZoneId> {
+        let tried: SmallVec<[ZoneId; ROOMIEST_TRIED]> =
+            self.summary.roomiest(parts_min).take(ROOMIEST_TRIED).collect();
+        // A single block needs no run, and so no look at the bitmap.
+        tried
+            .into_iter()
+            .find(|id| blocks == 1 || self.longest_of(*id).is_some_and(|longest| longest >= blocks))
+    }
+
     /// A zone of data with some room, an empty zone, or a zone of data with little room.
     fn fillable(&mut self, blocks: u64) -> Option<ZoneId> {
+        if blocks < FEW_BLOCKS
+            && let Some(found) = self.companionable(blocks)
+        {
+            return Some(found);
+        }
         let sure = sure_class(blocks);
         let preferred = sure.max(FILL_CLASS_MIN);
         let found = self.of_classes((Tier::Main, ZoneUse::Data), preferred..CLASSES, blocks);

@@ -1,5 +1,5 @@
 //! Summary of the leased zones, so that the choice of a zone reads no bitmap: free blocks by use, empty zones, and zones by
-//! the size class of their longest free run.
+//! the size class of their longest free run. Zones of data also by how much of them is free.
 
 use super::zone::{Zone, ZoneUse};
 use super::zone_map::ZoneId;
@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 /// Size classes: class *c* has zones with a longest run of 2^c up to, not including, 2^(c+1) blocks.
 pub const CLASSES: usize = 19;
+/// Zones of data are told apart by so many parts of their blocks that are free.
+pub const PARTS: usize = 8;
 /// Zones whose bitmap is read for a run that only some zones of a class have.
 const TRIES_MAX: usize = 4;
 
@@ -17,13 +19,16 @@ pub struct Standing {
     free: u64,
     /// `None` if no block is free.
     class: Option<usize>,
+    /// Whole parts of [`PARTS`] that are free.
+    free_parts: usize,
 }
 
 impl Standing {
     pub fn of(zone: &Zone) -> Standing {
         let free = zone.free_blocks();
         let class = (free > 0).then(|| class_of(zone.longest_bound().max(1)));
-        Standing { is_for: zone.is_for, free, class }
+        let free_parts = (free * PARTS as u64 / zone.run.len) as usize;
+        Standing { is_for: zone.is_for, free, class, free_parts }
     }
 }
 
@@ -35,6 +40,8 @@ pub struct Summary {
     empty: BTreeSet<ZoneId>,
     data: [BTreeSet<ZoneId>; CLASSES],
     index: [BTreeSet<ZoneId>; CLASSES],
+    /// Zones of data with free blocks, by their free parts.
+    by_free_parts: [BTreeSet<ZoneId>; PARTS + 1],
 }
 
 /// The size class of a run.
@@ -53,6 +60,9 @@ impl Summary {
         if let Some(set) = self.set_of(standing) {
             set.insert(zone);
         }
+        if let Some(set) = self.part_of(standing) {
+            set.insert(zone);
+        }
     }
 
     pub fn remove(&mut self, zone: ZoneId, standing: Standing) {
@@ -60,11 +70,15 @@ impl Summary {
         if let Some(set) = self.set_of(standing) {
             set.remove(&zone);
         }
+        if let Some(set) = self.part_of(standing) {
+            set.remove(&zone);
+        }
     }
 
     /// Takes a change of a zone.
     pub fn change(&mut self, zone: ZoneId, before: Standing, after: Standing) {
-        if (before.is_for, before.class) == (after.is_for, after.class) {
+        let place = |standing: Standing| (standing.is_for, standing.class, standing.free_parts);
+        if place(before) == place(after) {
             let free = self.free_of(after.is_for);
             *free = *free - before.free + after.free;
         } else {
@@ -88,6 +102,16 @@ impl Summary {
             (ZoneUse::Data, Some(class)) => Some(&mut self.data[class]),
             (ZoneUse::Index, Some(class)) => Some(&mut self.index[class]),
         }
+    }
+
+    fn part_of(&mut self, standing: Standing) -> Option<&mut BTreeSet<ZoneId>> {
+        let is_usable = standing.is_for == ZoneUse::Data && standing.free > 0;
+        is_usable.then(|| &mut self.by_free_parts[standing.free_parts])
+    }
+
+    /// Zones of data with at least so many of [`PARTS`] free, and one free block; those with the most come first.
+    pub fn roomiest(&self, parts_min: usize) -> impl Iterator<Item = ZoneId> + '_ {
+        self.by_free_parts[parts_min..].iter().rev().flatten().copied()
     }
 
     /// Free blocks in zones of data.

@@ -60,18 +60,44 @@ fn write_is_divided_where_no_run_is_long_enough() {
 }
 
 #[test]
-fn small_writes_fill_and_large_ones_take_emptiest_zone() {
+fn small_writes_gather_and_large_ones_take_the_longest_run() {
     let mut space = space(8, 0);
     space.take(5 * ZONE).unwrap();
     space.let_go(Run::new(zone_run(1).start, 20), 1);
     space.let_go(Run::new(zone_run(3).start, 40), 1);
+    // Three quarters of it, in runs of three.
+    for at in (0..ZONE).step_by(4) {
+        space.let_go(Run::new(zone_run(2).start + at, 3), 1);
+    }
     space.release(1);
     let one = |space: &mut Space| space.take(1).unwrap()[0].start;
-    assert_eq!(one(&mut space), zone_run(1).start);
-    assert_eq!(one(&mut space), zone_run(1).start + 1, "the next one");
+    assert_eq!(one(&mut space), zone_run(2).start, "it is mostly free");
+    assert_eq!(one(&mut space), zone_run(2).start + 1, "the next one");
     assert_eq!(space.take(64).unwrap().as_slice(), [zone_run(5)], "an empty zone");
-    assert_eq!(one(&mut space), zone_run(1).start + 2);
+    assert_eq!(space.take(2).unwrap().as_slice(), [Run::new(zone_run(2).start + 4, 2)]);
+    assert_eq!(one(&mut space), zone_run(2).start + 6);
     assert_eq!(space.take(30).unwrap().as_slice(), [Run::new(zone_run(3).start, 30)]);
+}
+
+#[test]
+fn small_writes_open_a_zone_before_they_use_single_blocks() {
+    let mut space = space(4, 0);
+    space.take(2 * ZONE).unwrap();
+    for (zone, free) in [(0, 20), (1, 40)] {
+        for block in 0..free {
+            space.let_go(Run::new(zone_run(zone).start + block * 3 / 2, 1), 1);
+        }
+    }
+    space.release(1);
+    let zones = |space: &mut Space, count: u64| {
+        let zone = |start: u64| (start - zone_run(0).start) / ZONE;
+        let mut zones: Vec<u64> = (0..count).map(|_| zone(space.take(1).unwrap()[0].start)).collect();
+        zones.dedup();
+        zones
+    };
+    assert_eq!(zones(&mut space, 2 * ZONE), [2, 3]);
+    assert_eq!(zones(&mut space, 60), [1, 0], "the one with the most free blocks first");
+    assert!(space.take(1).is_none());
 }
 
 #[test]

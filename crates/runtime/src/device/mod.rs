@@ -25,7 +25,7 @@ mod wake;
 
 pub use open::{Disk, OpenError};
 pub use persistence::{FlushPolicy, Persistence, WriteCache};
-pub use rotation::RotationPolicy;
+pub use rotation::{Rotation, RotationPolicy, of_device as rotation_of};
 pub use wake::Wake;
 
 use blocking::Blocking;

@@ -2,7 +2,7 @@
 
 use super::flushes::Flushes;
 use super::persistence::{FlushPolicy, Persistence, WriteCache};
-use super::rotation::{self, RotationPolicy};
+use super::rotation::{self, Rotation, RotationPolicy};
 use device::BLOCK;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -29,7 +29,7 @@ pub struct Disk {
     /// Alignment of memory that the disk needs.
     pub(super) alignment: usize,
     write_cache: WriteCache,
-    is_rotational: bool,
+    rotation: Rotation,
     pub(super) persistence: Persistence,
     pub(super) flushes: Arc<Flushes>,
     /// Queues that flush at the same time share flushes.
@@ -91,7 +91,7 @@ impl Disk {
         }
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
         let write_cache = WriteCache::of(&file, is_block_device);
-        let is_rotational = rotation::rotates(&file, is_block_device);
+        let rotation = rotation::of_file(&file, is_block_device);
         let file = Arc::new(file);
         let lock = file.clone();
         Ok(Disk {
@@ -104,7 +104,7 @@ impl Disk {
             is_direct,
             alignment,
             write_cache,
-            is_rotational,
+            rotation,
             persistence: Persistence::choose(write_cache, is_block_device, is_direct, FlushPolicy::Auto),
             flushes: Arc::new(Flushes::of(lock)),
             shares_flushes: false,
@@ -166,7 +166,12 @@ impl Disk {
 
     /// True if long requests and short distances between them pay.
     pub fn is_rotational(&self) -> bool {
-        self.is_rotational
+        self.rotation == Rotation::Rotates
+    }
+
+    /// By the kernel's word or the operator's.
+    pub fn rotation(&self) -> Rotation {
+        self.rotation
     }
 
     pub fn shares_flushes(&self) -> bool {
@@ -185,7 +190,7 @@ impl Disk {
 
     /// Takes the operator's word on whether the disk rotates.
     pub fn with_rotation_policy(self, policy: RotationPolicy) -> Disk {
-        Disk { is_rotational: policy.choose(self.is_rotational), ..self }
+        Disk { rotation: policy.choose(self.rotation), ..self }
     }
 
     /// Overrides how writes become durable, to measure and test each way.

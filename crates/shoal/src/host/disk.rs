@@ -12,7 +12,7 @@ use block_store::{
 };
 use osd::node::StoreContents;
 use osd::node::stale::remove_stale;
-use runtime::device::{Disk, FlushPolicy, Persistence, RotationPolicy, Wake, WriteCache};
+use runtime::device::{Disk, FlushPolicy, Persistence, Rotation, RotationPolicy, Wake, WriteCache};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -143,8 +143,13 @@ impl Device {
     pub fn log_traits(&self) {
         self.disks.all().for_each(log_flushes);
         let main = &self.disks.main;
-        if main.is_rotational() {
-            tracing::info!("{}: it rotates; small writes go into the log first", main.path().display());
+        let path = main.path().display();
+        match main.rotation() {
+            Rotation::Rotates => tracing::info!("{path}: it rotates; small writes go into the log first"),
+            Rotation::Static => {}
+            Rotation::NotTold => tracing::info!(
+                "{path}: a virtual disk, which counts as one that does not rotate; shoal_device_rotational = yes where it does"
+            ),
         }
     }
 

@@ -5,11 +5,14 @@ use command::perf::{Counter, Reading, Unit};
 
 type Field = (&'static str, &'static str, fn(&Figures) -> Reading);
 
-const FIELDS: [Field; 23] = [
+const FIELDS: [Field; 24] = [
     ("transactions", "transactions carried out", |f| Reading::Total(f.transactions)),
     ("waited_for_log", "transactions that found no room in the log", |f| Reading::Total(f.waited_for_log)),
     ("waited_for_index", "transactions that found flushing and merging of the index behind", |f| {
         Reading::Total(f.waited_for_index)
+    }),
+    ("waited_for_cleaner", "times that writes found too long a chain of clones", |f| {
+        Reading::Total(f.waited_for_cleaner)
     }),
     ("batches", "log records written, each with a sync", |f| Reading::Total(f.batches)),
     ("batch_bytes", "bytes of log records written", |f| Reading::Total(f.batch_bytes)),

@@ -6,7 +6,7 @@ use super::{formatted, open, settle, small};
 use crate::check::{Depth, Finding};
 use crate::index::{Get, Limit, Scan, Ticket};
 use crate::object::key;
-use crate::object::layer::{CHAIN_LONG, Layer};
+use crate::object::layer::{CHAIN_LONG, CHAIN_MAX, Layer};
 use crate::shard::Shard;
 use device::BLOCK;
 use device::dice::Dice;
@@ -190,6 +190,34 @@ fn long_chains_are_cut_in_the_background() {
     let (even, odd): (Vec<u64>, Vec<u64>) = (0..generations).partition(|i| i % 2 == 0);
     apply(&mut rig, even.into_iter().map(|i| Change::Remove { object: snapshot(i) }).collect());
     remove_all(&mut rig, odd.into_iter().map(snapshot).chain([head()]));
+}
+
+/// A plan takes dozens of look-ups, and while the cleaner works on another number it would only find the same chain again.
+#[test]
+fn write_waits_for_the_cleaner_without_planning_again() {
+    let mut rig = Rig::new(64 << 20, 1 << 20, Pace::Steps, 1, small());
+    let submit = |rig: &mut Rig, changes: Vec<Change>| {
+        let transaction = Transaction { collection: home(), changes };
+        rig.front_apply(transaction.clone());
+        rig.submit(transaction);
+    };
+    submit(&mut rig, vec![Change::CreateCollection { split_bits: 0 }]);
+    submit(&mut rig, vec![write(head(), 0, 400_000)]);
+    let generations = 4 * CHAIN_MAX as u64;
+    for i in 0..generations {
+        submit(&mut rig, vec![clone(snapshot(i)), write(head(), i * 4096 % 400_000, 4096)]);
+    }
+    let mut polls = 0u64;
+    while !rig.shard.jobs.is_empty() {
+        rig.poll();
+        polls += 1;
+    }
+    let waits = rig.shard.figures().waited_for_cleaner;
+    println!("{waits} waits in {polls} polls for {generations} generations");
+    assert!(waits > 0, "no chain was too long");
+    // Without the wait each batch of the cleaner would bring another plan.
+    assert!(waits <= generations / 8, "{waits} waits in {polls} polls");
+    rig.compare(Depth::Deep);
 }
 
 /// Number of ancestors of a layer.

@@ -62,6 +62,7 @@ pub(crate) fn small() -> Options {
         deferred_write_bytes_max: None,
         deferred_bytes_max: 256 << 10,
         place_blocks_max: 64,
+        place_writes_max: 4,
         batch_bytes_max: 64 << 10,
         log_bytes_max: 1 << 20,
         recent_bytes_max: 24 << 10,

@@ -12,12 +12,28 @@ const BLOCKS: u64 = 1500;
 
 #[test]
 fn placement_of_much_data_leaves_the_device_to_others() {
+    let (in_flight_max, turns_of_placement) = place_much(Options { place_writes_max: 64, ..small() });
+    // 64 blocks of placement, and few other requests.
+    assert!((30..110).contains(&in_flight_max), "{in_flight_max} requests were in flight");
+    assert!(turns_of_placement > 1, "placement took {turns_of_placement} turns");
+}
+
+/// A record of the log waits behind what is in flight.
+#[test]
+fn few_writes_of_placement_are_in_flight_while_the_log_has_room() {
+    let (in_flight_max, _) = place_much(Options { place_writes_max: 4, ..small() });
+    // Four, twice as many beside so much deferred data, and few other requests.
+    assert!((5..30).contains(&in_flight_max), "{in_flight_max} requests were in flight");
+}
+
+/// Writes and places many scattered blocks. Returns the most requests in flight, and the turns with more than 25.
+fn place_much(options: Options) -> (usize, u64) {
     let options = Options {
         inline_bytes_max: 1 << 20,
         deferred_bytes_max: BLOCKS / 2 * BLOCK as u64,
         log_bytes_max: 32 << 20,
         first_fit: false,
-        ..small()
+        ..options
     };
     let disk = formatted(128 << 20, 48 << 20, Pace::Steps, 1);
     let mut shard = open(&disk, options);
@@ -42,15 +58,13 @@ fn placement_of_much_data_leaves_the_device_to_others() {
         in_flight_max = in_flight_max.max(disk.under_way());
         turns_of_placement += u64::from(disk.under_way() > 25);
     }
-    // 64 blocks of placement, and few other requests.
-    assert!((30..110).contains(&in_flight_max), "{in_flight_max} requests were in flight");
-    assert!(turns_of_placement > 1, "placement took {turns_of_placement} turns");
     super::settle(&mut shard);
     assert!(shard.figures().deferred <= BLOCKS / 2 * BLOCK as u64);
     shard.stop();
     super::settle(&mut shard);
     assert!(shard.is_stopped() && shard.failure().is_none());
     assert_eq!(shard.figures().deferred, 0, "a clean stop places everything");
+    (in_flight_max, turns_of_placement)
 }
 
 /// A rotating disk: short writes of a batch with much data cost one write of the log, and are placed together.

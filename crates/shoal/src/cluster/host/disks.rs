@@ -3,6 +3,7 @@
 use super::record::OsdRecord;
 use crate::host::making;
 use anyhow::{Context, ensure};
+use runtime::device::{Rotation, rotation_of};
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -66,15 +67,9 @@ fn device_numbers(dev: u64) -> String {
     format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev))
 }
 
-/// The device class that the kernel's word on a device stands for. Memory and what has no queue does not rotate.
+/// The device class that the kernel's word on a device stands for.
 fn class_of(dev: u64) -> String {
-    let sys = PathBuf::from(format!("/sys/dev/block/{}", device_numbers(dev)));
-    // A partition has no queue of its own; its disk is the directory above.
-    let of_disk =
-        std::fs::canonicalize(&sys).ok().and_then(|path| Some(path.parent()?.join("queue/rotational")));
-    let rotational = std::fs::read_to_string(sys.join("queue/rotational"))
-        .or_else(|error| of_disk.map_or(Err(error), std::fs::read_to_string));
-    let rotates = rotational.is_ok_and(|text| text.trim() == "1");
+    let rotates = rotation_of(dev) == Rotation::Rotates;
     (if rotates { "hdd" } else { "ssd" }).to_owned()
 }
 
