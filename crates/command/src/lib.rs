@@ -14,7 +14,7 @@
 //! - [`builds`]: marks by which daemons of different builds know their abilities.
 //! - [`restart`]: the command that every daemon has.
 //! - [`service_map`]: gateways and other service daemons, which the manager and monitors show.
-//! - [`TaskEvent`]: news of a task, which the manager shows.
+//! - [`TaskEvent`]: news of a task, which the manager shows. [`ImageSettings`]: options of its work on block images.
 
 mod answer;
 mod args;
@@ -22,6 +22,7 @@ pub mod builds;
 pub mod errno;
 pub mod hostile;
 pub mod iec;
+mod image_settings;
 pub mod json;
 pub mod options;
 pub mod osd_network;
@@ -36,6 +37,7 @@ pub mod xml;
 
 pub use answer::Answer;
 pub use args::{Args, Format, Value, parse_osd};
+pub use image_settings::ImageSettings;
 pub use json::Json;
 pub use perf::{Counter, Reading};
 pub use task_event::{TaskEvent, TaskState};

@@ -1,17 +1,13 @@
 //! The place of a clone among its parent's clones, and snapshots in the parent's trash that the last clone has left.
 
-use crate::image::{
-    CHILDREN, EXCLUSIVE_LOCK, FAST_DIFF, Image, OBJECT_MAP, OBJECT_MAP_INVALID, OP_CLONE_CHILD, Shared,
-    header_object, is_unneeded, object_map_object,
-};
+use crate::image::{CHILDREN, EXCLUSIVE_LOCK, Image, OP_CLONE_CHILD, Shared, header_object, is_unneeded};
 use crate::lock::{Access, HeaderWatch, Lock};
 use crate::pool::{Errno, Pool, may_be_gone};
 use crate::remove::unsupported;
-use client::{ReadOps, WriteOps};
+use crate::snapshots;
 use command::errno;
-use wire::messages::{Body, MPoolOp, PaxosHeader};
-use wire::types::cls::rbd::{ChildSpec, NO_SNAP, SnapshotInfo};
-use wire::types::{PoolId, SnapId};
+use wire::types::PoolId;
+use wire::types::cls::rbd::ChildSpec;
 
 /// The pool and namespace of a parent.
 pub(crate) fn pool_of(image: &Image, shared: &Shared) -> Pool {
@@ -51,13 +47,9 @@ async fn remove_unneeded(pool: &Pool, shared: &Shared) -> Result<(), Errno> {
     if unsupported(&image).await?.is_some() {
         return Err(errno::EOPNOTSUPP);
     }
-    // The last reference to a parent of the parent would have to go with it.
-    if image.shared.is_none() && image.overlap_of(snap).await?.is_some() {
-        return Err(errno::EOPNOTSUPP);
-    }
     if !image.has(EXCLUSIVE_LOCK) {
         let watch = HeaderWatch::start(pool, &image.id).await?;
-        remove_snapshot(&image, snap).await?;
+        remove_if_unneeded(&image, snap).await?;
         watch.tell_update();
         return Ok(());
     }
@@ -65,7 +57,7 @@ async fn remove_unneeded(pool: &Pool, shared: &Shared) -> Result<(), Errno> {
         Access::OwnedByOther(_) => Err(errno::EBUSY),
         Access::Owner(lock) => {
             let image = Image::open(pool, &image.id).await?;
-            let removed = remove_snapshot(&image, snap).await;
+            let removed = remove_if_unneeded(&image, snap).await;
             lock.watch.tell_update();
             lock.release().await?;
             removed
@@ -73,46 +65,9 @@ async fn remove_unneeded(pool: &Pool, shared: &Shared) -> Result<(), Errno> {
     }
 }
 
-async fn remove_snapshot(image: &Image, snap: u64) -> Result<(), Errno> {
-    let pool = &image.pool;
-    let snapshot: SnapshotInfo = image.snapshot(snap).await?;
-    if !is_unneeded(&snapshot) {
-        return Ok(());
-    }
-    if image.has(OBJECT_MAP) {
-        let map = object_map_object(&image.id, snap);
-        if image.has(FAST_DIFF) && image.flags & OBJECT_MAP_INVALID == 0 {
-            // The next newer map inherits the differences.
-            let next = image.snaps.iter().rev().copied().find(|other| *other > snap).unwrap_or(NO_SNAP);
-            match pool.read(map.clone(), ReadOps::new().exec("rbd", "object_map_load", &[])).await {
-                Ok(reply) => {
-                    let steps = WriteOps::new().exec("rbd", "object_map_snap_remove", &reply.data(0));
-                    may_be_gone(pool.write(object_map_object(&image.id, next), steps).await)?;
-                }
-                Err(errno::ENOENT) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        pool.remove(map).await?;
-    }
-    release_id(&image.data_pool, snap).await?;
-    may_be_gone(pool.call(image.header(), "snapshot_remove", &snap).await)
-}
-
-/// Gives a snapshot's id back to the monitors: OSDs trim its clones of objects.
-async fn release_id(pool: &Pool, snap: u64) -> Result<(), Errno> {
-    let ask = MPoolOp {
-        paxos: PaxosHeader::default(),
-        fsid: pool.cx.map().map(|map| map.fsid).unwrap_or_default(),
-        pool: pool.id as u32,
-        op: MPoolOp::DELETE_UNMANAGED_SNAP,
-        snap: SnapId(snap),
-        name: String::new(),
-        crush_rule: -1,
-    };
-    match pool.cx.ask_monitor(ask.into()).await {
-        Ok(Body::MPoolOpReply(reply)) if reply.result == 0 => Ok(()),
-        Ok(Body::MPoolOpReply(reply)) => may_be_gone(Err(reply.result.saturating_neg())),
-        _ => Err(errno::ETIMEDOUT),
+async fn remove_if_unneeded(image: &Image, snap: u64) -> Result<(), Errno> {
+    match is_unneeded(&image.snapshot(snap).await?) {
+        true => snapshots::remove(image, snap).await,
+        false => Ok(()),
     }
 }

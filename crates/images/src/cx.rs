@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use wire::messages::Body;
-use wire::types::{OsdMap, UTime};
+use wire::types::{OsdMap, UTime, Uuid};
 
 /// A request of a procedure, to be carried out by the client.
 #[derive(Debug)]
@@ -142,6 +142,14 @@ impl Cx {
 
     pub(crate) fn random_bytes<const N: usize>(&self) -> [u8; N] {
         self.0.borrow_mut().random.bytes()
+    }
+
+    /// A random UUID (version 4).
+    pub(crate) fn new_uuid(&self) -> Uuid {
+        let mut bytes: [u8; 16] = self.random_bytes();
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        Uuid(bytes)
     }
 
     pub(crate) fn warn(&self, text: String) {

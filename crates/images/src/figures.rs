@@ -8,8 +8,7 @@
 use crate::cx::Cx;
 use crate::errors;
 use crate::image::DIRECTORY;
-use crate::pool::{Errno, Pool};
-use crate::purging::{COMMAND_TIMEOUT, image_pools};
+use crate::pool::{COMMAND_TIMEOUT, Errno, Pool, image_pools};
 use crate::text::one_line;
 use command::{Answer, errno};
 use machine::Time;

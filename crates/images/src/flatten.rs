@@ -1,41 +1,24 @@
 //! Flattening: a clone gets its own copy of the bytes that it shares with its parent, and lets go of the parent.
 //!
-//! Each object that the clone lacks is copied up by the class method that writes only an absent object, with an empty snapshot
-//! context, so that the clone's snapshots have it too. A write of a client between the look and the copy therefore wins. An object
-//! whose part of the parent is all zeroes is not made.
+//! Each object that the clone lacks is copied up ([copying](crate::copying)). An object whose part of the parent is all zeroes is not
+//! made.
 //!
 //! With an exclusive lock the lock is taken first. A live owner is asked to flatten the image itself, as librbd asks; the owner
 //! here gives way when a client asks for the lock, and goes on by asking that client.
 
 use crate::children;
-use crate::cx::side_by_side;
-use crate::image::{
-    DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, FAST_DIFF_INVALID, Image, OBJECT_MAP, OBJECT_MAP_INVALID,
-    ObjectMap, Shared, id_of, object_map_object,
-};
-use crate::layout::ImageExtent;
-use crate::lock::{Access, HeaderWatch, Lock};
-use crate::notices::{AsyncRequest, Notice};
+use crate::copying::{copy_objects, is_present, read, tell_update, write_absent};
+use crate::image::{DEEP_FLATTEN, EXCLUSIVE_LOCK, Image, ObjectMap, Shared, id_of};
+use crate::lock::{Access, Lock};
+use crate::notices::OwnerRequest;
+use crate::owner;
 use crate::pool::{Errno, Nothing, Pool};
 use crate::progress::Progress;
-use crate::remove::{SIDE_BY_SIDE_MAX, unsupported};
-use bytes::{Bytes, BytesMut};
-use client::{Operation, ReadOps, WriteOps};
-use codec::{Encode, Features};
+use crate::remove::unsupported;
+use bytes::BytesMut;
 use command::errno;
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::time::Duration;
-use wire::types::cls::rbd::NO_SNAP;
-use wire::types::{Name, SnapId};
-
-/// A clone of a clone and so on, at most.
-const ANCESTORS_MAX: u32 = 64;
-/// An owner that reports no progress for longer is asked again (`rbd_request_timed_out_seconds`).
-const OWNER_SILENCE_MAX: Duration = Duration::from_secs(30);
-const OWNER_RETRY: Duration = Duration::from_secs(1);
+use wire::types::Name;
 
 /// `EINVAL` for an image without a parent.
 pub(crate) async fn flatten(pool: &Pool, name: &Name, progress: &Progress) -> Result<(), Errno> {
@@ -62,58 +45,17 @@ pub(crate) async fn flatten(pool: &Pool, name: &Name, progress: &Progress) -> Re
                 if flattened? {
                     return Ok(());
                 }
-                pool.cx.sleep(OWNER_RETRY).await;
+                pool.cx.sleep(owner::RETRY).await;
             }
             Access::OwnedByOther(watch) => {
-                if ask_owner(pool, &watch, progress).await? {
+                if owner::ask(pool, &watch, &OwnerRequest::Flatten, progress).await? {
                     return Ok(());
                 }
                 drop(watch);
-                pool.cx.sleep(OWNER_RETRY).await;
+                pool.cx.sleep(owner::RETRY).await;
             }
         }
         progress.check()?;
-    }
-}
-
-/// The owner of the lock flattens the image. False if there was none.
-async fn ask_owner(pool: &Pool, watch: &HeaderWatch, progress: &Progress) -> Result<bool, Errno> {
-    let number = u64::from_le_bytes(pool.cx.random_bytes());
-    let request = AsyncRequest { client: watch.client_id(), number };
-    match watch.ask_owner(Notice::Flatten(request)).await? {
-        None => return Ok(false),
-        Some(0) => {}
-        Some(error) if error == -errno::ETIMEDOUT => return Ok(false),
-        Some(error) => return Err(error.saturating_neg()),
-    }
-    let last_heard = Cell::new(pool.cx.now());
-    loop {
-        progress.check()?;
-        watch.check()?;
-        let mut result = None;
-        let listen = || {
-            watch.take(|notice| {
-                match notice {
-                    Notice::AsyncProgress { request: of, offset, total } if of == request => {
-                        last_heard.set(pool.cx.now());
-                        progress.set(offset, total);
-                    }
-                    Notice::AsyncComplete { request: of, result: told } if of == request => {
-                        result = Some(told)
-                    }
-                    _ => {}
-                }
-                Bytes::new()
-            });
-            result
-        };
-        let look_again = pool.cx.now() + Duration::from_secs(1);
-        match pool.cx.until_found(look_again, listen).await {
-            Some(0) => return Ok(true),
-            Some(error) => return Err(error.saturating_neg()),
-            None if pool.cx.now() >= last_heard.get() + OWNER_SILENCE_MAX => return Ok(false),
-            None => {}
-        }
     }
 }
 
@@ -135,29 +77,17 @@ async fn own_flatten(image: &Image, lock: Option<&Lock>, progress: &Progress) ->
     };
     let total = image.layout.objects_of(shared.overlap);
     let map = image.object_map().await;
-    let mut objects = 0..total;
-    let gives_way = Cell::new(false);
-    let next = || {
-        if lock.is_some_and(Lock::is_wanted) {
-            gives_way.set(true);
-        }
-        if gives_way.get() {
-            return None;
-        }
-        let object = objects.next()?;
-        let (parent, shared, map) = (parent.as_ref()?, &shared, map.as_ref());
-        Some(async move {
-            if let Some(lock) = lock {
-                lock.watch.check()?;
+    let is_done = copy_objects(lock, progress, total, |object| {
+        let (parent, shared, map) = (parent.as_ref(), &shared, map.as_ref());
+        async move {
+            match parent {
+                Some(parent) => copy_up(image, parent, shared, map, object).await,
+                None => Ok(()),
             }
-            progress.check()?;
-            copy_up(image, parent, shared, map, object).await?;
-            progress.set(object + 1, total);
-            Ok::<(), Errno>(())
-        })
-    };
-    side_by_side(SIDE_BY_SIDE_MAX, next).await?;
-    if gives_way.get() {
+        }
+    })
+    .await?;
+    if !is_done {
         return Ok(false);
     }
     progress.check()?;
@@ -170,23 +100,12 @@ async fn own_flatten(image: &Image, lock: Option<&Lock>, progress: &Progress) ->
     image.pool.call(image.header(), "parent_detach", &Nothing).await?;
     match lock {
         Some(lock) => lock.watch.tell_update(),
-        None => tell_update(image),
+        None => tell_update(&image.pool, image.header()),
     }
     Ok(true)
 }
 
-fn tell_update(image: &Image) {
-    image.pool.cx.send(crate::cx::Request::Notify {
-        object: image.pool.object(image.header()),
-        payload: Notice::HeaderUpdate.payload(),
-        timeout: Duration::from_secs(5),
-    });
-}
-
 /// Copies the parent's part of an object, if the clone lacks the object and the part has data.
-///
-/// The object map learns of the object afterwards. If it were told first and the manager died, librbd would believe that the clone
-/// has the object, and let go of the parent without it.
 async fn copy_up(
     image: &Image,
     parent: &Image,
@@ -194,13 +113,8 @@ async fn copy_up(
     map: Option<&ObjectMap>,
     object: u64,
 ) -> Result<(), Errno> {
-    let name = image.data_object(object);
-    match image.data_pool.read(name.clone(), ReadOps::new().stat()).await {
-        // Perhaps by a manager that died before it told the map.
-        Ok(_) if map.is_some_and(|map| !map.may_exist(object)) => return mark_present(image, object).await,
-        Ok(_) => return Ok(()),
-        Err(errno::ENOENT) => {}
-        Err(error) => return Err(error),
+    if is_present(image, map, object).await? {
+        return Ok(());
     }
     let mut extents = BTreeMap::new();
     let mut data = BytesMut::new();
@@ -212,94 +126,8 @@ async fn copy_up(
             }
         }
     }
-    if extents.is_empty() {
-        return Ok(());
+    match extents.is_empty() {
+        true => Ok(()),
+        false => write_absent(image, object, extents, data.freeze()).await,
     }
-    let argument = (extents, data.freeze()).to_vec(Features::ALL);
-    // The hint comes second: it would make the object, and the method writes only an absent one.
-    let steps = WriteOps::new().exec("rbd", "sparse_copyup", &argument).alloc_hint(
-        image.layout.object_size(),
-        image.layout.object_size(),
-        0,
-    );
-    // An empty snapshot context: the object is older than each snapshot of the clone.
-    let operation =
-        Operation::write(image.data_pool.object(name), steps).with_snap_context(SnapId(0), Vec::new());
-    image.data_pool.run(operation).await?;
-    if image.has(OBJECT_MAP) { mark_present(image, object).await } else { Ok(()) }
-}
-
-/// Enters an object in the object maps of the head and of the snapshots. A map that cannot be changed is marked invalid, as librbd
-/// does.
-async fn mark_present(image: &Image, object: u64) -> Result<(), Errno> {
-    let mut is_first = true;
-    for snap in image.snaps.iter().rev().copied().chain([NO_SNAP]) {
-        let state =
-            if is_first || !image.has(FAST_DIFF) { ObjectMap::EXISTS } else { ObjectMap::EXISTS_CLEAN };
-        let argument = ((object, object + 1), (state, None::<u8>));
-        match image.pool.call(object_map_object(&image.id, snap), "object_map_update", &argument).await {
-            Ok(()) => is_first = false,
-            // The image was smaller then.
-            Err(errno::ERANGE) if snap != NO_SNAP => {}
-            Err(_) => {
-                let invalid = OBJECT_MAP_INVALID | FAST_DIFF_INVALID;
-                image.pool.call(image.header(), "set_flags", &(invalid, invalid, snap)).await?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Pieces of data with their offsets in the extent.
-type Pieces = Vec<(u64, Bytes)>;
-
-/// Bytes of an image's snapshot, with the offsets from the beginning of the extent. Parts without data are left out. An object that
-/// the image lacks is read from its own parent.
-fn read<'a>(
-    image: &'a Image,
-    snap: u64,
-    extent: ImageExtent,
-    depth: u32,
-) -> Pin<Box<dyn Future<Output = Result<Pieces, Errno>> + 'a>> {
-    Box::pin(async move {
-        const ELOOP: Errno = 40;
-        if depth > ANCESTORS_MAX {
-            return Err(ELOOP);
-        }
-        let mut pieces = Vec::new();
-        for (from, part) in image.layout.objects_of_extent(extent) {
-            let name = image.data_object(part.object);
-            let steps = ReadOps::new().sparse_read(part.offset, part.len);
-            match image.data_pool.read_at(name, SnapId(snap), steps).await {
-                Ok(reply) => {
-                    const EBADMSG: Errno = 74;
-                    let found = reply.sparse(0).map_err(|_| EBADMSG)?;
-                    pieces.extend(
-                        found.into_iter().map(|(at, data)| (from + at.saturating_sub(part.offset), data)),
-                    );
-                }
-                Err(errno::ENOENT) => {
-                    let extent = ImageExtent { offset: extent.offset + from, len: part.len };
-                    let inherited = read_inherited(image, snap, extent, depth).await?;
-                    pieces.extend(inherited.into_iter().map(|(at, data)| (from + at, data)));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(pieces)
-    })
-}
-
-/// Bytes that a snapshot shares with the image's own parent.
-async fn read_inherited(image: &Image, snap: u64, extent: ImageExtent, depth: u32) -> Result<Pieces, Errno> {
-    let Some(overlap) = image.overlap_of(snap).await? else { return Ok(Vec::new()) };
-    let len = extent.len.min(overlap.saturating_sub(extent.offset));
-    if len == 0 {
-        return Ok(Vec::new());
-    }
-    let parent: wire::types::cls::rbd::ParentSpec =
-        image.pool.get(image.header(), "parent_get", &Nothing).await?;
-    let shared = Shared { parent, overlap };
-    let grandparent = Image::open(&children::pool_of(image, &shared), &shared.parent.image).await?;
-    read(&grandparent, shared.parent.snap, ImageExtent { len, ..extent }, depth + 1).await
 }

@@ -8,12 +8,14 @@ use command::errno;
 use wire::types::cls::rbd::{NO_SNAP, ParentSpec, SnapshotInfo};
 use wire::types::{Name, PoolId, SnapId};
 
-const STRIPING: u64 = 1 << 1;
+pub(crate) const STRIPING: u64 = 1 << 1;
 pub(crate) const EXCLUSIVE_LOCK: u64 = 1 << 2;
 pub(crate) const OBJECT_MAP: u64 = 1 << 3;
 pub(crate) const FAST_DIFF: u64 = 1 << 4;
 pub(crate) const DEEP_FLATTEN: u64 = 1 << 5;
 pub(crate) const JOURNALING: u64 = 1 << 6;
+pub(crate) const DATA_POOL: u64 = 1 << 7;
+pub(crate) const OPERATIONS: u64 = 1 << 8;
 pub(crate) const MIGRATING: u64 = 1 << 9;
 
 pub(crate) const OP_CLONE_CHILD: u64 = 1 << 1;

@@ -90,9 +90,9 @@ impl HeaderWatch {
     }
 
     /// Sends a request to the owner of the lock. Its answer, or `None` where no owner has answered.
-    pub(crate) async fn ask_owner(&self, notice: Notice) -> Result<Option<i32>, Errno> {
+    pub(crate) async fn ask_owner(&self, payload: Bytes) -> Result<Option<i32>, Errno> {
         let object = self.pool.object(self.header.clone());
-        let (result, outcome) = self.cx().notify(object, notice.payload(), Duration::from_secs(10)).await;
+        let (result, outcome) = self.cx().notify(object, payload, Duration::from_secs(10)).await;
         if result < 0 && result != -errno::ETIMEDOUT {
             return Err(result.saturating_neg());
         }
@@ -242,6 +242,11 @@ pub(crate) async fn latest_map(cx: &Cx) -> Result<(), Errno> {
         return Err(errno::ETIMEDOUT);
     };
     let epoch = u32::try_from(reply.version).unwrap_or(u32::MAX);
+    wait_for_map(cx, epoch).await
+}
+
+/// Waits until the client has this map or a newer one.
+pub(crate) async fn wait_for_map(cx: &Cx, epoch: u32) -> Result<(), Errno> {
     cx.send(Request::WantMap(epoch));
     let until = cx.now() + SETTLE_TIMEOUT;
     let has_map = || cx.map().filter(|map| map.epoch >= epoch).map(drop);

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use codec::{DecodeError, Encode, Features, Reader, Writer};
+use wire::types::Name;
+use wire::types::cls::rbd::SnapshotNamespace;
 
 /// A client of the image: its number at the monitors, and its watch of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +113,51 @@ impl Notice {
     }
 }
 
+/// Work that the owner of the lock is asked to do.
+pub(crate) enum OwnerRequest<'a> {
+    Flatten,
+    SnapCreate {
+        name: &'a Name,
+        namespace: &'a SnapshotNamespace,
+    },
+    SnapRemove {
+        name: &'a Name,
+        namespace: &'a SnapshotNamespace,
+    },
+    /// Every object of an image that others migrate is copied from the source.
+    Migrate,
+}
+
+impl OwnerRequest<'_> {
+    /// The version of which the fields are: each message names one.
+    const VERSION: u8 = 7;
+
+    pub(crate) fn payload(&self, request: AsyncRequest) -> Bytes {
+        let AsyncRequest { client: ClientId { gid, handle }, number } = request;
+        let mut w = Writer::new(Features::ALL);
+        w.envelope(OwnerRequest::VERSION, 1, |w| {
+            w.u32(match self {
+                OwnerRequest::Flatten => 6,
+                OwnerRequest::SnapCreate { .. } => 8,
+                OwnerRequest::SnapRemove { .. } => 9,
+                OwnerRequest::Migrate => 16,
+            });
+            if let OwnerRequest::SnapCreate { name, namespace }
+            | OwnerRequest::SnapRemove { name, namespace } = self
+            {
+                w.put(*name);
+                w.put(*namespace);
+            }
+            [gid, handle, number].into_iter().for_each(|field| w.u64(field));
+            if matches!(self, OwnerRequest::SnapCreate { .. }) {
+                // No flags: the clients of the image are asked to quiesce.
+                w.u64(0);
+            }
+        });
+        w.into_bytes()
+    }
+}
+
 /// The reply of the lock's owner to a request.
 pub(crate) fn response(result: i32) -> Bytes {
     let mut w = Writer::new(Features::ALL);
@@ -148,6 +195,30 @@ mod tests {
         assert_eq!(flatten[..6], [2, 1, 28, 0, 0, 0]);
         assert!(Notice::decode(&flatten[..20]).is_err(), "a cut payload is damage");
         assert_eq!(Notice::decode(b""), Ok(Notice::HeaderUpdate));
+    }
+
+    #[test]
+    fn requests_to_the_owner_carry_their_fields() {
+        let request = AsyncRequest { client: ClientId { gid: 7, handle: 8 }, number: 9 };
+        let numbers = [7u64, 8, 9].map(u64::to_le_bytes).concat();
+        let (name, namespace) = (&Name::from("s"), &SnapshotNamespace::User);
+        let named = [&[1, 0, 0, 0, b's'][..], &[1, 1, 4, 0, 0, 0, 0, 0, 0, 0]].concat();
+        let cases = [
+            (OwnerRequest::Flatten, 6u8, numbers.clone()),
+            (
+                OwnerRequest::SnapCreate { name, namespace },
+                8,
+                [&named[..], &numbers, &0u64.to_le_bytes()].concat(),
+            ),
+            (OwnerRequest::SnapRemove { name, namespace }, 9, [&named[..], &numbers].concat()),
+            (OwnerRequest::Migrate, 16, numbers.clone()),
+        ];
+        for (asked, number, fields) in cases {
+            let head = [7, 1, fields.len() as u8 + 4, 0, 0, 0, number, 0, 0, 0];
+            assert_eq!(asked.payload(request)[..], [&head[..], &fields].concat());
+        }
+        let flatten = OwnerRequest::Flatten.payload(request);
+        assert_eq!(Notice::decode(&flatten), Ok(Notice::Flatten(request)));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(crate) type Errno = i32;
 /// EBLOCKLISTED.
 const ESHUTDOWN: Errno = 108;
 const EBADMSG: Errno = 74;
+/// Operations on behalf of a command give up after this long.
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Entries of one listing.
 const PAGE: u64 = 128;
 
@@ -23,6 +25,18 @@ pub(crate) struct Nothing;
 
 impl Encode for Nothing {
     fn encode(&self, _: &mut Writer) {}
+}
+
+/// Pools for images, by number.
+pub(crate) fn image_pools(cx: &Cx) -> BTreeMap<PoolId, String> {
+    let Some(map) = cx.map() else { return BTreeMap::new() };
+    let is_for_images =
+        |id: &PoolId| map.pools.get(id).is_some_and(|pool| pool.applications.contains_key("rbd"));
+    map.pool_names
+        .iter()
+        .filter(|(id, _)| is_for_images(id))
+        .map(|(id, name)| (*id, name.to_string()))
+        .collect()
 }
 
 /// One namespace of a pool.

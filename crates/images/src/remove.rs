@@ -41,20 +41,38 @@ pub(crate) async fn unsupported(image: &Image) -> Result<Option<&'static str>, E
 }
 
 /// An image that may be removed.
-struct Removable {
+pub(crate) struct Removable {
     image: Image,
     hold: Hold,
 }
 
 /// The image if it has a header and nothing stands against its removal.
 async fn prepare(pool: &Pool, id: &Name, patience: Patience) -> Result<Option<Removable>, Errno> {
+    prepare_any(pool, id, patience, false).await
+}
+
+/// The same for an image of a migration.
+pub(crate) async fn prepare_migrating(
+    pool: &Pool,
+    id: &Name,
+    patience: Patience,
+) -> Result<Option<Removable>, Errno> {
+    prepare_any(pool, id, patience, true).await
+}
+
+async fn prepare_any(
+    pool: &Pool,
+    id: &Name,
+    patience: Patience,
+    may_migrate: bool,
+) -> Result<Option<Removable>, Errno> {
     let until = pool.cx.now() + patience.0;
     loop {
         let image = match Image::open(pool, id).await {
             Err(errno::ENOENT) => return Ok(None),
             other => other?,
         };
-        if unsupported(&image).await?.is_some() {
+        if !(may_migrate && image.has(MIGRATING)) && unsupported(&image).await?.is_some() {
             return Err(errno::EOPNOTSUPP);
         }
         if !image.snaps.is_empty() {
@@ -100,6 +118,10 @@ async fn prepare(pool: &Pool, id: &Name, patience: Patience) -> Result<Option<Re
 }
 
 impl Removable {
+    pub(crate) fn image(&self) -> &Image {
+        &self.image
+    }
+
     async fn carry_out(self, progress: &Progress) -> Result<(), Errno> {
         let Removable { image, hold } = self;
         let removed = remove_data(&image, hold.watch(), progress).await;
@@ -152,10 +174,29 @@ pub(crate) async fn remove_by_id(
     patience: Patience,
     progress: &Progress,
 ) -> Result<(), Errno> {
-    if let Some(removable) = prepare(pool, id, patience).await? {
+    let removable = prepare(pool, id, patience).await?;
+    carry_out(removable, pool, id, progress).await
+}
+
+/// Removes an image that was prepared for it; without a header its remains alone.
+pub(crate) async fn carry_out(
+    removable: Option<Removable>,
+    pool: &Pool,
+    id: &Name,
+    progress: &Progress,
+) -> Result<(), Errno> {
+    if let Some(removable) = removable {
         removable.carry_out(progress).await?;
     }
     remove_remains(pool, id).await
+}
+
+/// Leaves an image that was prepared as it is.
+pub(crate) async fn release(removable: Option<Removable>) -> Result<(), Errno> {
+    match removable {
+        Some(removable) => removable.hold.release().await,
+        None => Ok(()),
+    }
 }
 
 /// Removes an image by its name, or goes on with a removal. `ENOENT` if there is neither.
@@ -175,10 +216,7 @@ pub(crate) async fn remove(
     };
     let prepared = prepare(pool, &id, patience).await?;
     trash::put_for_removal(pool, &id, name).await?;
-    if let Some(removable) = prepared {
-        removable.carry_out(progress).await?;
-    }
-    remove_remains(pool, &id).await?;
+    carry_out(prepared, pool, &id, progress).await?;
     leave_directory(pool, &id, name).await?;
     may_be_gone(pool.call(trash::object(), "trash_remove", &id).await)
 }

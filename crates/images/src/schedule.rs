@@ -1,10 +1,11 @@
-//! Schedules: intervals with start times, at the levels of all pools, one pool, and one namespace.
+//! Schedules: intervals with start times, at the levels of all pools, one pool, one namespace, and one image.
 //!
 //! | Level | Name | Id |
 //! |---|---|---|
 //! | all pools | (empty) | (empty) |
 //! | pool | `rbd/` | `2` |
 //! | namespace | `rbd/ns/`, `rbd//` | `2/ns`, `2/` |
+//! | image | `rbd/ns/i`, `rbd/i`, `rbd//i` | `2/ns/106f`, `2//106f` |
 //!
 //! The most special level with a schedule counts. Times are UTC.
 
@@ -186,7 +187,7 @@ pub(crate) enum Named {
     All,
     Pool(String),
     Namespace(String, String),
-    Image,
+    Image { pool: String, namespace: String, image: String },
 }
 
 impl Named {
@@ -203,65 +204,86 @@ impl Named {
             return None;
         }
         Some(match (namespace, image.is_empty()) {
-            (_, false) => Named::Image,
+            (namespace, false) => Named::Image {
+                pool: pool.to_owned(),
+                namespace: namespace.unwrap_or_default().to_owned(),
+                image: image.to_owned(),
+            },
             (None, true) => Named::Pool(pool.to_owned()),
             (Some(namespace), true) => Named::Namespace(pool.to_owned(), namespace.to_owned()),
         })
     }
 }
 
-/// A level whose pool and namespace are known.
+/// A level whose pool and namespace are known. Also the place of what a schedule plans: a namespace or an image.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Level {
     pub pool: Option<PoolId>,
     pub namespace: Option<String>,
+    /// An image's id.
+    pub image: Option<String>,
 }
 
 impl Level {
     pub(crate) fn of_pool(pool: PoolId) -> Level {
-        Level { pool: Some(pool), namespace: None }
+        Level { pool: Some(pool), ..Level::default() }
     }
 
     pub(crate) fn of_namespace(pool: PoolId, namespace: impl Into<String>) -> Level {
-        Level { pool: Some(pool), namespace: Some(namespace.into()) }
+        Level { namespace: Some(namespace.into()), ..Level::of_pool(pool) }
+    }
+
+    pub(crate) fn of_image(pool: PoolId, namespace: impl Into<String>, image: impl Into<String>) -> Level {
+        Level { image: Some(image.into()), ..Level::of_namespace(pool, namespace) }
     }
 
     pub(crate) fn id(&self) -> String {
-        match (self.pool, &self.namespace) {
-            (None, _) => String::new(),
-            (Some(pool), None) => pool.to_string(),
-            (Some(pool), Some(namespace)) => format!("{pool}/{namespace}"),
-        }
+        let parts = [self.pool.map(|pool| pool.to_string()), self.namespace.clone(), self.image.clone()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("/")
     }
 
     pub(crate) fn parse_id(id: &str) -> Option<Level> {
-        let (pool, namespace) = match id.split_once('/') {
-            Some((pool, namespace)) => (pool, Some(namespace)),
-            None => (id, None),
-        };
-        let is_known = namespace.is_none_or(|namespace| !namespace.contains('/'));
-        let pool = pool.parse().ok().filter(|_| is_known)?;
-        Some(Level { pool: Some(pool), namespace: namespace.map(str::to_owned) })
+        let mut parts = id.splitn(3, '/');
+        let pool = parts.next()?.parse().ok()?;
+        let (namespace, image) = (parts.next(), parts.next());
+        let is_known = image.is_none_or(|image| !image.is_empty() && !image.contains(['/', '@']));
+        let own = |part: &str| part.to_owned();
+        is_known.then(|| Level { pool: Some(pool), namespace: namespace.map(own), image: image.map(own) })
+    }
+
+    /// The level above this one.
+    fn parent(&self) -> Option<Level> {
+        let Level { pool, namespace, image } = self.clone();
+        match (image, namespace, pool) {
+            (Some(_), namespace, pool) => Some(Level { pool, namespace, image: None }),
+            (None, Some(_), pool) => Some(Level { pool, ..Level::default() }),
+            (None, None, Some(_)) => Some(Level::default()),
+            (None, None, None) => None,
+        }
     }
 
     /// This level, and those above it.
     pub(crate) fn with_parents(&self) -> impl Iterator<Item = Level> {
-        let pool = Level { pool: self.pool, namespace: None };
-        [self.clone(), pool, Level::default()].into_iter()
+        std::iter::successors(Some(self.clone()), Level::parent)
     }
 
     pub(crate) fn is_below(&self, other: &Level) -> bool {
-        match (other.pool, &other.namespace) {
-            (None, _) => self.pool.is_some(),
-            (Some(_), None) => self.pool == other.pool && self.namespace.is_some(),
-            (Some(_), Some(_)) => false,
-        }
+        self.with_parents().skip(1).any(|level| level == *other)
     }
 
-    /// True for a namespace that a listing of this level shows.
-    pub(crate) fn shows(&self, pool: PoolId, namespace: &str) -> bool {
-        let is_shown = |own: &String| own.is_empty() || own == namespace;
-        self.pool.is_none_or(|own| own == pool) && self.namespace.as_ref().is_none_or(is_shown)
+    /// True if a schedule of one of the two counts for places of the other.
+    pub(crate) fn intersects(&self, other: &Level) -> bool {
+        self == other || self.is_below(other) || other.is_below(self)
+    }
+
+    /// True for a place that a listing of this level shows. As on stock, the nameless namespace shows those of all namespaces.
+    pub(crate) fn shows(&self, place: &Level) -> bool {
+        let is_shown = |own: &Option<String>, other: &Option<String>| {
+            own.as_ref().is_none_or(|text| text.is_empty()) || own == other
+        };
+        (self.pool.is_none() || self.pool == place.pool)
+            && is_shown(&self.namespace, &place.namespace)
+            && is_shown(&self.image, &place.image)
     }
 }
 
@@ -338,14 +360,16 @@ mod tests {
     #[test]
     fn levels_are_parsed_as_on_stock() {
         let pool = || "rbd".to_owned();
+        let image =
+            |namespace: &str| Named::Image { pool: pool(), namespace: namespace.into(), image: "img".into() };
         let cases = [
             ("", Some(Named::All)),
             ("rbd/", Some(Named::Pool(pool()))),
             ("rbd/ns/", Some(Named::Namespace(pool(), "ns".into()))),
             ("rbd//", Some(Named::Namespace(pool(), String::new()))),
-            ("rbd/img", Some(Named::Image)),
-            ("rbd/ns/img", Some(Named::Image)),
-            ("rbd//img", Some(Named::Image)),
+            ("rbd/img", Some(image(""))),
+            ("rbd/ns/img", Some(image("ns"))),
+            ("rbd//img", Some(image(""))),
             ("rbd", None),
             ("/", None),
             ("rbd/a/b/c", None),
@@ -358,21 +382,36 @@ mod tests {
 
     #[test]
     fn level_has_its_id_and_its_parents() {
-        for id in ["2", "2/", "2/ns"] {
+        for id in ["2", "2/", "2/ns", "2//106f", "2/ns/106f"] {
             assert_eq!(Level::parse_id(id).unwrap().id(), id);
         }
-        for id in ["x", "", "2/a/b", "/ns"] {
+        for id in ["x", "", "2/a/b/c", "2/a/", "2//i@s", "/ns"] {
             assert_eq!(Level::parse_id(id), None, "{id}");
         }
+        let image = Level::of_image(2, "ns", "106f");
+        let ids: Vec<String> = image.with_parents().map(|level| level.id()).collect();
+        assert_eq!(ids, ["2/ns/106f", "2/ns", "2", ""]);
         let namespace = Level::of_namespace(2, "ns");
-        let ids: Vec<String> = namespace.with_parents().map(|level| level.id()).collect();
-        assert_eq!(ids, ["2/ns", "2", ""]);
         assert!(namespace.is_below(&Level::of_pool(2)) && namespace.is_below(&Level::default()));
+        assert!(image.is_below(&namespace) && !namespace.is_below(&namespace));
         assert!(!namespace.is_below(&Level::of_pool(3)) && !Level::of_pool(2).is_below(&namespace));
-        assert!(
-            Level::of_namespace(2, "").shows(2, "ns")
-                && !namespace.shows(2, "")
-                && !Level::of_pool(3).shows(2, "")
-        );
+        assert!(!image.is_below(&Level::of_namespace(2, "")));
+    }
+
+    #[test]
+    fn levels_meet_where_one_is_above_the_other() {
+        let (image, other) = (Level::of_image(2, "ns", "a"), Level::of_image(2, "ns", "b"));
+        assert!(image.intersects(&Level::of_pool(2)) && Level::of_namespace(2, "ns").intersects(&image));
+        assert!(image.intersects(&image) && !image.intersects(&other));
+        assert!(!image.intersects(&Level::of_namespace(2, "")) && !image.intersects(&Level::of_pool(3)));
+    }
+
+    #[test]
+    fn nameless_namespace_shows_all_places_of_its_pool() {
+        let (namespace, image) = (Level::of_namespace(2, "ns"), Level::of_image(2, "ns", "a"));
+        assert!(Level::of_namespace(2, "").shows(&namespace) && Level::default().shows(&image));
+        assert!(!namespace.shows(&Level::of_namespace(2, "")) && !Level::of_pool(3).shows(&namespace));
+        assert!(namespace.shows(&image) && image.shows(&image));
+        assert!(!image.shows(&Level::of_image(2, "ns", "b")));
     }
 }

@@ -5,14 +5,15 @@ use crate::errors;
 use crate::figures::{self, Kind, SharedFigures};
 use crate::image::{Image, id_of};
 use crate::lock::latest_map;
-use crate::pool::Pool;
-use crate::purging::{self, Ask, COMMAND_TIMEOUT, SharedPurging, image_pools};
+use crate::migration;
+use crate::plan::{self, Ask, Plan, Purpose, SharedPlan};
+use crate::pool::{COMMAND_TIMEOUT, Pool, image_pools};
 use crate::remove::unsupported;
 use crate::tasks::{self, Action, Refs, SharedTasks};
 use crate::text::ImageSpec;
 use crate::trash;
 use client::{Client, Event, OpId, WatchEvent, WatchId};
-use command::{Answer, Args, TaskEvent, errno};
+use command::{Answer, Args, ImageSettings, TaskEvent, errno};
 use machine::{Effects, Random, Time};
 use mon_client::RequestId;
 use std::cell::{Cell, RefCell};
@@ -48,10 +49,7 @@ pub struct Command {
 pub enum Input {
     Client(Event),
     Command(Command),
-    /// The trash purge schedule of all pools, as [`crate::TRASH_PURGE_OPTION`] has it.
-    TrashPurgeSchedule(String),
-    /// The time between two reports of an OSD.
-    ReportPeriod(Duration),
+    Settings(ImageSettings),
     /// An OSD's counts for the queries of [`Support::take_queries`].
     Counted(PerfReports),
     /// [`Support::next_deadline`] has passed.
@@ -69,14 +67,35 @@ pub struct Support {
     watches: BTreeMap<WatchId, Ticket>,
 }
 
-#[derive(Default)]
 struct State {
     tasks: SharedTasks,
-    purging: SharedPurging,
+    purging: SharedPlan,
+    mirroring: SharedPlan,
     figures: SharedFigures,
     /// The tables have been read.
     is_loaded: Cell<bool>,
     commands: RefCell<VecDeque<(u64, Parsed)>>,
+}
+
+impl State {
+    fn new() -> State {
+        let plan = |purpose| Rc::new(RefCell::new(Plan::new(purpose)));
+        State {
+            tasks: SharedTasks::default(),
+            purging: plan(Purpose::TrashPurge),
+            mirroring: plan(Purpose::MirrorSnapshot),
+            figures: SharedFigures::default(),
+            is_loaded: Cell::new(false),
+            commands: RefCell::default(),
+        }
+    }
+
+    fn plan_of(&self, purpose: Purpose) -> &SharedPlan {
+        match purpose {
+            Purpose::TrashPurge => &self.purging,
+            Purpose::MirrorSnapshot => &self.mirroring,
+        }
+    }
 }
 
 /// A command and its arguments.
@@ -88,7 +107,7 @@ struct Parsed {
 enum Verb {
     Add(Action, String),
     Cancel(String),
-    Schedule(String, Ask),
+    Schedule(Purpose, String, Ask),
     Figures(figures::Ask),
 }
 
@@ -99,7 +118,7 @@ const LOAD_RETRY: Duration = Duration::from_secs(5);
 impl Support {
     pub fn new(now: Time, wall: UTime, random: Random) -> Support {
         let cx = Cx::new(now, wall, random);
-        let state = Rc::new(State::default());
+        let state = Rc::new(State::new());
         let mut procedures = Procedures::default();
         procedures.start(load(Rc::clone(&state), cx.clone()));
         procedures.start(serve(Rc::clone(&state), cx.clone()));
@@ -108,11 +127,12 @@ impl Support {
             cx.clone(),
             tasks::work(state.tasks.clone(), cx.clone()),
         ));
-        procedures.start(after_load(
-            Rc::clone(&state),
-            cx.clone(),
-            purging::work(state.purging.clone(), cx.clone()),
-        ));
+        for plan in [&state.purging, &state.mirroring] {
+            let (work, fresh) =
+                (plan::work(plan.clone(), cx.clone()), plan::keep_fresh(plan.clone(), cx.clone()));
+            procedures.start(after_load(Rc::clone(&state), cx.clone(), work));
+            procedures.start(after_load(Rc::clone(&state), cx.clone(), fresh));
+        }
         procedures.start(figures::work(state.figures.clone(), cx.clone()));
         Support {
             cx,
@@ -139,18 +159,30 @@ impl Support {
         match input {
             Input::Client(event) => self.on_event(event),
             Input::Command(command) => self.on_command(command),
-            Input::TrashPurgeSchedule(text) => {
-                if let Err(why) = self.state.purging.borrow_mut().set_of_all(text, wall.sec.into()) {
-                    self.cx.warn(format!("option {} cannot be read: {why}", purging::OPTION));
-                }
-            }
-            Input::ReportPeriod(period) => self.state.figures.borrow_mut().period = period,
+            Input::Settings(settings) => self.on_settings(&settings, wall),
             Input::Counted(reports) => self.state.figures.borrow_mut().gather(&reports),
             Input::Deadline => {}
         }
         self.procedures.poll(&self.cx);
         for (ticket, request) in self.cx.take_requests() {
             self.carry_out(client, now, ticket, request, fx);
+        }
+    }
+
+    fn on_settings(&mut self, settings: &ImageSettings, wall: UTime) {
+        self.state.figures.borrow_mut().period = settings.report_period;
+        {
+            let mut mirroring = self.state.mirroring.borrow_mut();
+            mirroring.side_by_side_max = settings.mirror_snapshots_at_once.max(1);
+            mirroring.snapshots_max = settings.mirror_snapshots_max;
+        }
+        for (purpose, text) in [
+            (Purpose::TrashPurge, &settings.trash_purge_schedule),
+            (Purpose::MirrorSnapshot, &settings.mirror_snapshot_schedule),
+        ] {
+            if let Err(why) = self.state.plan_of(purpose).borrow_mut().set_of_all(text, wall.sec.into()) {
+                self.cx.warn(format!("option {} cannot be read: {why}", purpose.option()));
+            }
         }
     }
 
@@ -283,8 +315,21 @@ impl Support {
         let prefix = args.text("prefix").unwrap_or_default();
         let text = |name: &str| args.text(name);
         let must = |name: &str| args.text(name).unwrap_or_default();
-        let level = || must("level_spec");
         let figures_of = |kind| figures::Ask { kind, pool_spec: must("pool_spec"), sort_by: text("sort_by") };
+        let schedule_of = |rest: &str| {
+            let (purpose, word) = match rest.strip_prefix("rbd trash purge schedule ") {
+                Some(word) => (Purpose::TrashPurge, word),
+                None => (Purpose::MirrorSnapshot, rest.strip_prefix("rbd mirror snapshot schedule ")?),
+            };
+            let ask = match word {
+                "add" => Ask::Add { interval: must("interval"), start: text("start_time") },
+                "remove" => Ask::Remove { interval: text("interval"), start: text("start_time") },
+                "list" => Ask::List,
+                "status" => Ask::Status,
+                _ => return None,
+            };
+            Some(Verb::Schedule(purpose, must("level_spec"), ask))
+        };
         let verb = match prefix.as_str() {
             "rbd task list" => {
                 // Needs nobody's answer.
@@ -299,21 +344,19 @@ impl Support {
             "rbd task add flatten" => Verb::Add(Action::Flatten, must("image_spec")),
             "rbd task add remove" => Verb::Add(Action::Remove, must("image_spec")),
             "rbd task add trash remove" => Verb::Add(Action::TrashRemove, must("image_id_spec")),
+            "rbd task add migration execute" => Verb::Add(Action::MigrationExecute, must("image_spec")),
+            "rbd task add migration commit" => Verb::Add(Action::MigrationCommit, must("image_spec")),
+            "rbd task add migration abort" => Verb::Add(Action::MigrationAbort, must("image_spec")),
             "rbd task cancel" => Verb::Cancel(must("task_id")),
-            "rbd trash purge schedule add" => {
-                Verb::Schedule(level(), Ask::Add { interval: must("interval"), start: text("start_time") })
-            }
-            "rbd trash purge schedule remove" => {
-                Verb::Schedule(level(), Ask::Remove { interval: text("interval"), start: text("start_time") })
-            }
-            "rbd trash purge schedule list" => Verb::Schedule(level(), Ask::List),
-            "rbd trash purge schedule status" => Verb::Schedule(level(), Ask::Status),
             "rbd perf image stats" => Verb::Figures(figures_of(Kind::Rates)),
             "rbd perf image counters" => Verb::Figures(figures_of(Kind::Totals)),
-            _ => {
-                let answer = Answer::invalid(format!("No handler found for '{prefix}'"));
-                return self.cx.answer(number, answer);
-            }
+            prefix => match schedule_of(prefix) {
+                Some(verb) => verb,
+                None => {
+                    let answer = Answer::invalid(format!("No handler found for '{prefix}'"));
+                    return self.cx.answer(number, answer);
+                }
+            },
         };
         self.state.commands.borrow_mut().push_back((number, Parsed { verb, may }));
     }
@@ -325,7 +368,8 @@ async fn load(state: Rc<State>, cx: Cx) {
         cx.warn(format!("tasks of images cannot be read: {why}"));
         cx.sleep(LOAD_RETRY).await;
     }
-    purging::refresh(&state.purging, &cx).await;
+    plan::refresh(&state.purging, &cx).await;
+    plan::refresh(&state.mirroring, &cx).await;
     state.is_loaded.set(true);
 }
 
@@ -378,7 +422,7 @@ async fn answer(state: &State, cx: &Cx, command: Parsed) -> Answer {
     let may = |pool: &str, namespace: &str| (may.0)(pool, namespace);
     match verb {
         Verb::Cancel(id) => tasks::cancel(&state.tasks, cx, &id, COMMAND_TIMEOUT, &may).await,
-        Verb::Schedule(level, ask) => purging::answer(&state.purging, cx, &level, ask).await,
+        Verb::Schedule(purpose, level, ask) => plan::answer(state.plan_of(purpose), cx, &level, ask).await,
         Verb::Figures(ask) => figures::answer(&state.figures, cx, ask, &may).await,
         Verb::Add(action, text) => {
             let Some(spec) = ImageSpec::parse(&text) else {
@@ -410,6 +454,9 @@ async fn add_task(state: &State, cx: &Cx, action: Action, spec: &ImageSpec) -> R
     let known = |refs: &Refs| state.tasks.borrow().find(refs).map(Answer::body);
     let failed =
         |error| errors::answer(error, &format!("error opening image b'{}' at snapshot None", spec.image));
+    if matches!(action, Action::MigrationExecute | Action::MigrationCommit | Action::MigrationAbort) {
+        return add_migration(state, &pool, spec, refs).await;
+    }
     if action == Action::TrashRemove {
         if let Some(answer) = known(&refs) {
             return Ok(answer);
@@ -448,6 +495,57 @@ async fn add_task(state: &State, cx: &Cx, action: Action, spec: &ImageSpec) -> R
     };
     refuse_unsupported(&pool, &image.id, spec).await?;
     Ok(tasks::add(&state.tasks, &pool, message, refs).await)
+}
+
+/// The same for a step of a migration.
+async fn add_migration(
+    state: &State,
+    pool: &Pool,
+    spec: &ImageSpec,
+    mut refs: Refs,
+) -> Result<Answer, Answer> {
+    let invalid = |what: &str| Err(errors::answer(errno::EINVAL, &format!("Image {spec} {what}")));
+    let failed = |error| match error {
+        errno::EOPNOTSUPP => {
+            let why = format!(
+                "image {spec} migrates from an image of format 1, or of elsewhere: use `rbd migration`"
+            );
+            Answer::error(errno::EOPNOTSUPP, why)
+        }
+        error => errors::answer(error, "error getting migration status"),
+    };
+    let found = migration::status(pool, &spec.image.as_str().into()).await.map_err(failed)?;
+    refs.image_id = found.as_ref().and_then(|found| found.target.id.to_str()).map(str::to_owned);
+    if let Some(known) = state.tasks.borrow().find(&refs) {
+        return Ok(Answer::body(known));
+    }
+    let Some(found) = found else { return invalid("is not migrating") };
+    let message = match refs.action {
+        Action::MigrationExecute if !found.may_execute() => return invalid("is not in ready state"),
+        Action::MigrationExecute => {
+            let shown = [&found.source, &found.target].map(|side| shown_side(&pool.cx, side));
+            format!("Migrating image {} to {}", shown[0], shown[1])
+        }
+        Action::MigrationCommit if !found.is_executed() => return invalid("has not completed migration"),
+        Action::MigrationCommit => format!("Committing image migration for {spec}"),
+        _ => format!("Aborting image migration for {spec}"),
+    };
+    let is_abort = refs.action == Action::MigrationAbort;
+    if let Some(reason) = migration::unsupported(&found, is_abort).await.map_err(failed)? {
+        return Err(Answer::error(errno::EOPNOTSUPP, format!("image {spec} {reason}")));
+    }
+    Ok(tasks::add(&state.tasks, pool, message, refs).await)
+}
+
+/// `POOL/[NAMESPACE/]IMAGE` of one side of a migration.
+fn shown_side(cx: &Cx, side: &migration::Side) -> ImageSpec {
+    let pool = cx.map().and_then(|map| map.pool_names.get(&side.pool.id).map(|name| name.to_string()));
+    let text = |name: &Name| name.to_str().unwrap_or("?").to_owned();
+    ImageSpec {
+        pool: pool.unwrap_or_else(|| "<unknown>".to_owned()),
+        namespace: text(&side.pool.namespace),
+        image: text(&side.name),
+    }
 }
 
 /// EOPNOTSUPP at once, where stock's manager has librbd do it.

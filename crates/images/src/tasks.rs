@@ -7,6 +7,7 @@
 use crate::cx::Cx;
 use crate::errors;
 use crate::flatten;
+use crate::migration;
 use crate::pool::{Errno, Pool};
 use crate::progress::{CANCELED, Progress};
 use crate::remove::{self, Patience};
@@ -39,6 +40,9 @@ pub(crate) enum Action {
     Flatten,
     Remove,
     TrashRemove,
+    MigrationExecute,
+    MigrationCommit,
+    MigrationAbort,
 }
 
 impl Action {
@@ -47,13 +51,33 @@ impl Action {
             Action::Flatten => "flatten",
             Action::Remove => "remove",
             Action::TrashRemove => "trash remove",
+            Action::MigrationExecute => "migrate execute",
+            Action::MigrationCommit => "migrate commit",
+            Action::MigrationAbort => "migrate abort",
+        }
+    }
+
+    const ALL: [Action; 6] = [
+        Action::Flatten,
+        Action::Remove,
+        Action::TrashRemove,
+        Action::MigrationExecute,
+        Action::MigrationCommit,
+        Action::MigrationAbort,
+    ];
+
+    /// The reason of a failure with EINVAL, after which nothing is left to do.
+    fn misfit(self) -> Option<&'static str> {
+        match self {
+            Action::Flatten => Some("Image does not have parent"),
+            Action::Remove | Action::TrashRemove => None,
+            Action::MigrationExecute | Action::MigrationAbort => Some("Image is not migrating"),
+            Action::MigrationCommit => Some("Image is not migrating or migration not executed"),
         }
     }
 
     fn of_name(name: &str) -> Option<Action> {
-        [Action::Flatten, Action::Remove, Action::TrashRemove]
-            .into_iter()
-            .find(|action| action.name() == name)
+        Action::ALL.into_iter().find(|action| action.name() == name)
     }
 }
 
@@ -273,15 +297,12 @@ fn no_task(id: &str) -> Answer {
 
 /// Adds a task to its table. The answer shows it.
 pub(crate) async fn add(tasks: &SharedTasks, pool: &Pool, message: String, refs: Refs) -> Answer {
-    let mut uuid: [u8; 16] = pool.cx.random_bytes();
-    uuid[6] = (uuid[6] & 0x0f) | 0x40;
-    uuid[8] = (uuid[8] & 0x3f) | 0x80;
     let task = {
         let mut tasks = tasks.borrow_mut();
         tasks.last_sequence += 1;
         Task {
             sequence: tasks.last_sequence,
-            id: wire::types::Uuid(uuid).to_string(),
+            id: pool.cx.new_uuid().to_string(),
             message,
             refs,
             retry_message: None,
@@ -464,16 +485,30 @@ async fn attempt(pool: &Pool, refs: &Refs, patience: Patience, progress: &Progre
                 "error deleting image from trash".into(),
             )
         }
+        // Stock's words for all three.
+        Action::MigrationExecute => {
+            (migration::execute(pool, &name, progress).await, "error aborting migration".into())
+        }
+        Action::MigrationCommit => {
+            let target = refs.image_id.as_deref();
+            let committed = migration::commit(pool, &name, target, patience, progress).await;
+            (committed, "error aborting migration".into())
+        }
+        Action::MigrationAbort => {
+            let target = refs.image_id.as_deref();
+            let aborted = migration::abort(pool, &name, target, patience, progress).await;
+            (aborted, "error aborting migration".into())
+        }
     };
     match result {
         Ok(()) => End::Done,
         // Its image is gone, or has no parent: nothing is left to do.
         Err(error @ errno::ENOENT) => End::Failed("Image does not exist", errors::rbd(error, &what)),
-        Err(error @ errno::EINVAL) if refs.action == Action::Flatten => {
-            End::Failed("Image does not have parent", errors::rbd(error, &what))
-        }
         Err(CANCELED) => End::Canceled,
-        Err(error) => End::Retry(errors::rbd(error, &what)),
+        Err(error) => match refs.action.misfit().filter(|_| error == errno::EINVAL) {
+            Some(reason) => End::Failed(reason, errors::rbd(error, &what)),
+            None => End::Retry(errors::rbd(error, &what)),
+        },
     }
 }
 
@@ -493,9 +528,7 @@ mod tests {
         assert_eq!(one_line(&task.json()), ROW);
         assert_eq!(task.key(), "0000000000000003");
         let damaged = ["", "{}", "[]", r#"{"sequence": 1, "id": "a", "message": "b", "refs": {}}"#];
-        for row in
-            damaged.iter().map(|row| row.to_string()).chain([ROW.replace("flatten", "migrate execute")])
-        {
+        for row in damaged.iter().map(|row| row.to_string()).chain([ROW.replace("flatten", "migrate away")]) {
             assert!(!Tasks::default().load(row.as_bytes()), "{row}");
         }
     }

@@ -10,6 +10,7 @@ use wire::types::Name;
 use wire::types::cls::rbd::TrashSpec;
 
 const SOURCE_USER: u8 = 0;
+const SOURCE_MIGRATION: u8 = 2;
 const SOURCE_REMOVING: u8 = 3;
 const SOURCE_USER_PARENT: u8 = 4;
 
@@ -32,6 +33,12 @@ async fn list(pool: &Pool) -> Result<Vec<(Name, TrashSpec)>, Errno> {
 pub(crate) async fn interrupted_removal(pool: &Pool, name: &Name) -> Result<Option<Name>, Errno> {
     let is_it = |spec: &TrashSpec| spec.name == *name && spec.source == SOURCE_REMOVING;
     Ok(list(pool).await?.into_iter().find(|(_, spec)| is_it(spec)).map(|(id, _)| id))
+}
+
+/// Ids and names of the images that are migrated away from.
+pub(crate) async fn migrating(pool: &Pool) -> Result<Vec<(Name, Name)>, Errno> {
+    let all = list(pool).await?.into_iter().filter(|(_, spec)| spec.source == SOURCE_MIGRATION);
+    Ok(all.map(|(id, spec)| (id, spec.name)).collect())
 }
 
 /// Moves an image from the directory to the trash. It can no longer be opened by its name.

@@ -40,6 +40,10 @@ option_set! {
         balancer_pools: String = "mgr/balancer/pool_ids",
         /// The schedule of all pools.
         trash_purge_schedule: String = "mgr/rbd_support/trash_purge_schedule",
+        /// The schedule of all pools.
+        mirror_snapshot_schedule: String = "mgr/rbd_support/mirror_snapshot_schedule",
+        mirror_snapshots_at_once: usize = "mgr/rbd_support/max_concurrent_snap_create",
+        mirror_snapshots_max: u64 = "rbd_mirroring_max_mirroring_snapshots",
         misplaced_ratio_max: f64 = "target_max_misplaced_ratio",
         autoscale_interval: Duration = "mgr/pg_autoscaler/sleep_interval",
         autoscale_is_off: bool = "mgr/pg_autoscaler/noautoscale",

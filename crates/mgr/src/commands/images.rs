@@ -1,4 +1,4 @@
-//! `rbd task`, `rbd trash purge schedule` and `rbd perf image`: the host has the tables and the figures, and does the work.
+//! `rbd task`, `rbd trash purge schedule`, `rbd mirror snapshot schedule` and `rbd perf image`: the host has the tables and the figures, and does the work.
 
 use super::{Reaction, View};
 use command::Args;

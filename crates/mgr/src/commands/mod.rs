@@ -281,6 +281,16 @@ table! {
     "balancer dump name=plan,type=CephString", "Show an optimization plan", mgr r => balancer::dump;
     "balancer ls", "List all plans", mgr r => balancer::ls;
     "balancer execute name=plan,type=CephString", "Execute an optimization plan", mgr rw => balancer::execute;
+    "rbd mirror snapshot schedule add name=level_spec,type=CephString name=interval,type=CephString \
+     name=start_time,type=CephString,req=false",
+    "Add rbd mirror snapshot schedule", rbd_support w => images::ask;
+    "rbd mirror snapshot schedule remove name=level_spec,type=CephString name=interval,type=CephString,req=false \
+     name=start_time,type=CephString,req=false",
+    "Remove rbd mirror snapshot schedule", rbd_support w => images::ask;
+    "rbd mirror snapshot schedule list name=level_spec,type=CephString,req=false", "List rbd mirror snapshot schedule",
+    rbd_support r => images::ask;
+    "rbd mirror snapshot schedule status name=level_spec,type=CephString,req=false",
+    "Show rbd mirror snapshot schedule status", rbd_support r => images::ask;
     "rbd perf image stats name=pool_spec,type=CephString,req=false \
      name=sort_by,type=CephChoices,strings=write_ops|write_bytes|write_latency|read_ops|read_bytes|read_latency,req=false",
     "Retrieve current RBD IO performance stats", rbd_support r => images::ask;
@@ -293,6 +303,12 @@ table! {
     rbd_support w => images::ask;
     "rbd task add trash remove name=image_id_spec,type=CephString",
     "Remove an image from the trash asynchronously in the background", rbd_support w => images::ask;
+    "rbd task add migration execute name=image_spec,type=CephString",
+    "Execute an image migration asynchronously in the background", rbd_support w => images::ask;
+    "rbd task add migration commit name=image_spec,type=CephString",
+    "Commit an executed migration asynchronously in the background", rbd_support w => images::ask;
+    "rbd task add migration abort name=image_spec,type=CephString",
+    "Abort a prepared migration asynchronously in the background", rbd_support w => images::ask;
     "rbd task cancel name=task_id,type=CephString", "Cancel a pending or running asynchronous task",
     rbd_support r => images::ask;
     "rbd task list name=task_id,type=CephString,req=false", "List pending or running asynchronous tasks",

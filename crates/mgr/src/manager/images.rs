@@ -5,7 +5,7 @@ use super::asked::Caller;
 use super::{Effect, Fx, Manager};
 use crate::caps::{Access, Request};
 use crate::commands::IMAGES_MODULE;
-use command::{Answer, Args, TaskEvent};
+use command::{Answer, Args, ImageSettings, TaskEvent};
 use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,10 +30,8 @@ impl fmt::Debug for May {
 pub enum ImagesOrder {
     /// True: begin, this manager is the active one. False: end.
     SetActive(bool),
-    /// The schedule of all pools, from the options.
-    TrashPurgeSchedule(String),
-    /// `mgr_stats_period`: OSDs report this often.
-    ReportPeriod(Duration),
+    /// The options have changed.
+    Settings(ImageSettings),
     /// An OSD's counts for metric queries of [`ImagesNews::Queries`].
     Counted(PerfReports),
     /// Its answer is [`super::Input::ImagesAnswer`].
@@ -57,10 +55,8 @@ pub enum ImagesNews {
 pub(super) struct Images {
     last_number: u64,
     waiting: BTreeMap<u64, Caller>,
-    /// The schedule that the host knows.
-    schedule: String,
-    /// The report period that the host knows.
-    period: Duration,
+    /// Those that the host knows.
+    settings: Option<ImageSettings>,
     queries: PerfQueries,
     /// Of the host's client, once it has a connection.
     pub(super) addrs: Option<EntityAddrVec>,
@@ -109,13 +105,17 @@ impl Manager {
     }
 
     pub(super) fn follow_images_options(&mut self, fx: Fx<'_>) {
-        if self.images.schedule != self.options.trash_purge_schedule {
-            self.images.schedule.clone_from(&self.options.trash_purge_schedule);
-            fx.push(Effect::Images(ImagesOrder::TrashPurgeSchedule(self.images.schedule.clone())));
-        }
-        let period = Duration::from_secs(self.options.report_period_s.max(1).into());
-        if std::mem::replace(&mut self.images.period, period) != period {
-            fx.push(Effect::Images(ImagesOrder::ReportPeriod(period)));
+        let options = &self.options;
+        let settings = ImageSettings {
+            trash_purge_schedule: options.trash_purge_schedule.clone(),
+            mirror_snapshot_schedule: options.mirror_snapshot_schedule.clone(),
+            mirror_snapshots_at_once: options.mirror_snapshots_at_once,
+            mirror_snapshots_max: options.mirror_snapshots_max,
+            report_period: Duration::from_secs(options.report_period_s.max(1).into()),
+        };
+        if self.images.settings.as_ref() != Some(&settings) {
+            self.images.settings = Some(settings.clone());
+            fx.push(Effect::Images(ImagesOrder::Settings(settings)));
         }
     }
 

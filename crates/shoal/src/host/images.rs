@@ -5,7 +5,7 @@
 
 use crate::host::mgr::Question;
 use client_host::{Access, ClientHost};
-use command::{Answer, errno};
+use command::{Answer, ImageSettings, errno};
 use images::{Command, Input, May, Support};
 use machine::{Random, Time};
 use messenger::ModeLists;
@@ -34,8 +34,7 @@ pub fn start(
     random: Random,
 ) -> std::io::Result<UnboundedSender<ImagesOrder>> {
     let (sender, orders) = unbounded_channel();
-    let report_period = Duration::from_secs(5);
-    let host = Host { config, manager, random, orders, schedule: String::new(), report_period };
+    let host = Host { config, manager, random, orders, settings: ImageSettings::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("images".into()).spawn(move || runtime.block_on(host.run()))?;
     Ok(sender)
@@ -46,10 +45,7 @@ struct Host {
     manager: Mailbox<Question>,
     random: Random,
     orders: UnboundedReceiver<ImagesOrder>,
-    /// The schedule of all pools.
-    schedule: String,
-    /// OSDs report this often.
-    report_period: Duration,
+    settings: ImageSettings,
 }
 
 /// The end of a client's life.
@@ -67,8 +63,7 @@ impl Host {
         while let Some(order) = self.orders.recv().await {
             match order {
                 ImagesOrder::SetActive(false) | ImagesOrder::Counted(_) => {}
-                ImagesOrder::TrashPurgeSchedule(text) => self.schedule = text,
-                ImagesOrder::ReportPeriod(period) => self.report_period = period,
+                ImagesOrder::Settings(settings) => self.settings = settings,
                 ImagesOrder::Command { number, .. } => self.answer_not_ready(number),
                 ImagesOrder::SetActive(true) => loop {
                     match self.serve().await {
@@ -100,8 +95,7 @@ impl Host {
         let mut support = Support::new(host.now(), system::wall_clock(), self.random.fork());
         self.tell(ImagesNews::Began);
         let mut addrs_told = 0;
-        self.step(&mut host, &mut support, Input::TrashPurgeSchedule(self.schedule.clone()));
-        self.step(&mut host, &mut support, Input::ReportPeriod(self.report_period));
+        self.step(&mut host, &mut support, Input::Settings(self.settings.clone()));
         loop {
             if support.is_fenced() {
                 return Ok(End::Fenced);
@@ -118,13 +112,9 @@ impl Host {
                             stop(&mut host, &mut support).await;
                             return Ok(End::Standby);
                         }
-                        Some(ImagesOrder::TrashPurgeSchedule(text)) => {
-                            self.schedule.clone_from(&text);
-                            self.step(&mut host, &mut support, Input::TrashPurgeSchedule(text));
-                        }
-                        Some(ImagesOrder::ReportPeriod(period)) => {
-                            self.report_period = period;
-                            self.step(&mut host, &mut support, Input::ReportPeriod(period));
+                        Some(ImagesOrder::Settings(settings)) => {
+                            self.settings = settings.clone();
+                            self.step(&mut host, &mut support, Input::Settings(settings));
                         }
                         Some(ImagesOrder::Counted(reports)) => {
                             self.step(&mut host, &mut support, Input::Counted(reports));

@@ -53,6 +53,7 @@ impl Default for MirrorNamespace {
 }
 
 impl MirrorNamespace {
+    pub const PRIMARY: u8 = 0;
     pub const NON_PRIMARY: u8 = 2;
     pub const NON_PRIMARY_DEMOTED: u8 = 3;
 }
