@@ -628,11 +628,15 @@ impl Machine for Core {
 }
 
 /// Invariants that span the cores of one OSD: a PG is on one core. Panics.
-pub fn check_together<'a>(cores: impl IntoIterator<Item = &'a Core>) {
-    let mut owners: BTreeSet<SpgId> = BTreeSet::new();
+pub fn check_together<'a>(cores: impl IntoIterator<Item = &'a Core, IntoIter: Clone>) {
+    let cores = cores.into_iter();
+    let mut others = cores.clone();
     for core in cores {
-        for pg in core.pgs() {
-            assert!(owners.insert(pg), "{pg} is on two cores, one of them {}", core.core.0);
+        others.next();
+        for other in others.clone() {
+            if let Some(pg) = core.pgs().find(|pg| other.shard.owns(*pg)) {
+                panic!("{pg} is on two cores, {} and {}", core.core.0, other.core.0);
+            }
         }
     }
 }

@@ -335,8 +335,12 @@ impl Shard {
 
     /// PGs whose objects are on this core, without those that are being removed.
     pub fn owned_pgs(&self) -> impl Iterator<Item = SpgId> + '_ {
-        let is_owned = |pg: &&Pg| pg.phase != PgPhase::Removing && pg.is_here();
-        self.pgs.iter().map(|(_, pg)| pg).filter(is_owned).map(|pg| pg.id)
+        self.pgs.iter().map(|(_, pg)| pg).filter(|pg| is_owned(pg)).map(|pg| pg.id)
+    }
+
+    /// True if the PG is one of [`Shard::owned_pgs`].
+    pub fn owns(&self, pg: SpgId) -> bool {
+        self.pg_by_id.get(&pg).and_then(|key| self.pgs.get(*key)).is_some_and(is_owned)
     }
 
     fn wall(&self, now: Time) -> UTime {
@@ -382,6 +386,10 @@ impl Shard {
     pub fn ops_in_flight(&self) -> usize {
         self.pending.iter().filter(|(_, p)| matches!(p, Pending::Op(_) | Pending::List(_))).count()
     }
+}
+
+fn is_owned(pg: &Pg) -> bool {
+    pg.phase != PgPhase::Removing && pg.is_here()
 }
 
 impl Machine for Shard {

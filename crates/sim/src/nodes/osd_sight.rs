@@ -28,14 +28,13 @@ pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, limits: &LogLimits, 
 }
 
 fn sight(osd: OsdId, core: &Core, pg: &Pg, now: Time, limits: &LogLimits, look: Look) -> PgSight {
-    let may_read = core.may_read(pg, now);
     let role = match &pg.role {
         Role::None => PgRole::Idle,
         Role::Replica(stage) => PgRole::Replica { is_activated: *stage == Replica::Active },
         // It holds its requests: see `osd::shard::moving`.
         Role::Primary(_) if matches!(pg.moving, Some(Moving::Arriving(_))) => PgRole::Primary(Service::None),
         Role::Primary(_) if pg.phase == PgPhase::Active => {
-            PgRole::Primary(if may_read { Service::ReadsAndWrites } else { Service::Writes })
+            PgRole::Primary(if core.may_read(pg, now) { Service::ReadsAndWrites } else { Service::Writes })
         }
         Role::Primary(_) => PgRole::Primary(Service::None),
     };

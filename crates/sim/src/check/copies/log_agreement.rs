@@ -14,25 +14,23 @@ pub fn check(sights: &Sights) -> Result<(), String> {
     Ok(())
 }
 
-fn agree(one: &PgSight, other: &PgSight) -> Result<(), String> {
+fn agree<'a>(one: &'a PgSight, other: &'a PgSight) -> Result<(), String> {
     let (Some(one_first), Some(other_first)) = (one.log.first(), other.log.first()) else { return Ok(()) };
     let (from, to) = (one_first.0.max(other_first.0), one.committed_to.min(other.committed_to));
-    let in_range = |sight: &PgSight| {
-        let entries = sight.log.iter().filter(|(version, _)| (from..=to).contains(version));
-        entries.cloned().collect::<Vec<_>>()
-    };
+    let in_range =
+        |sight: &'a PgSight| sight.log.iter().filter(move |(version, _)| (from..=to).contains(version));
     let (one_entries, other_entries) = (in_range(one), in_range(other));
-    if one_entries == other_entries {
+    if one_entries.clone().eq(other_entries.clone()) {
         return Ok(());
     }
-    let pairs = one_entries.iter().zip(&other_entries);
+    let pairs = one_entries.clone().zip(other_entries.clone());
     let same = pairs.take_while(|(one, other)| one == other).count();
     Err(format!(
         "from {from} to {to}, which both know as committed, {} has {:?} where {} has {:?}",
         one.osd,
-        one_entries.get(same),
+        one_entries.clone().nth(same),
         other.osd,
-        other_entries.get(same)
+        other_entries.clone().nth(same)
     ))
 }
 
