@@ -194,6 +194,8 @@ pub(super) fn common_conf(dir: &Path, fsid: &str, auth: Auth) -> ConfFile {
         // Its disk has other uses: stock's 30 % would warn on many a laptop.
         ("mon data avail warn", "2"),
         ("mon data avail crit", "1"),
+        // `rbd map`: without it the kernel speaks Ceph's first protocol, which shoal does not have.
+        ("rbd default map options", "ms_mode=prefer-crc"),
     ] {
         conf.set("global", key, value);
     }
