@@ -17,7 +17,7 @@ from harness import Failed, run
 from networks import ip
 
 KERNEL = Path(__file__).resolve().parents[2] / "target/tools/guest-kernel"
-PROGRAMS = ("qemu-system-x86_64", "busybox", "cpio", "modprobe", "depmod")
+PROGRAMS = ("setpriv", "qemu-system-x86_64", "busybox", "cpio", "modprobe", "depmod")
 #: A guest without autoloading needs all that its clients use: encrypted connections need the three modules behind the disks'.
 MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "9pnet_virtio", "9p", "overlay", "crc32c_generic", "rbd", "ext4", "gcm", "ctr",
            "ghash_generic")
@@ -48,6 +48,7 @@ PRELUDE = """\
     cd /mnt/share
     say() {{ touch "$1"; }}
     await() {{ for _ in $(seq {patience}0); do [ ! -e "$1" ] || return 0; sleep 0.1; done; echo "the host does not say $1"; exit 70; }}
+    fails() {{ if "$@"; then echo "this works: $*"; exit 71; fi; }}
     ip link set lo up; ip addr add {addr}/30 dev eth0; ip link set eth0 up
 """
 
@@ -76,10 +77,14 @@ class Guest:
         self.link = f"sg{os.getpid()}"
         self.process = None
         [self.version] = os.listdir(KERNEL / "lib/modules")
-        self.make_first_files()
-        ip("tuntap", "add", self.link, "mode", "tap")
-        ip("addr", "add", f"{self.host}/30", "dev", self.link)
-        ip("link", "set", self.link, "up")
+        try:
+            self.make_first_files()
+            ip("tuntap", "add", self.link, "mode", "tap")
+            ip("addr", "add", f"{self.host}/30", "dev", self.link)
+            ip("link", "set", self.link, "up")
+        except Exception:
+            self.close()
+            raise
 
     def make_first_files(self):
         """The kernel's first file system: busybox, and the modules with all that they need."""
@@ -108,7 +113,8 @@ class Guest:
         prelude = textwrap.dedent(PRELUDE).format(patience=patience, addr=self.addr)
         (self.share / "run").write_text(prelude + textwrap.dedent(script))
         share = lambda path, tag, more="": ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,multidevs=remap{more}"]
-        argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB), "-nographic",
+        # It ends with its test.
+        argv = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB), "-nographic",
                 "-no-reboot", "-kernel", KERNEL / f"boot/vmlinuz-{self.version}", "-initrd", self.dir / "first.gz",
                 "-append", "console=ttyS0 panic=-1 quiet", *share("/", "root", ",readonly=on"), *share(self.share, "share"),
                 "-netdev", f"tap,id=net,ifname={self.link},script=no,downscript=no", "-device", "virtio-net-pci,netdev=net", *options]

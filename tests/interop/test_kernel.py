@@ -98,7 +98,7 @@ class Kernel(ReplicatedTest):
             dd if=/dev/zero of=$device bs=1M count=4 oflag=direct 2> /dev/null
             snapshot=$(map image@before)
             dd if=$snapshot bs=1M count=4 iflag=direct 2> /dev/null | cmp - first
-            ! dd if=/dev/zero of=$snapshot bs=4096 count=1 oflag=direct 2> /dev/null
+            fails dd if=/dev/zero of=$snapshot bs=4096 count=1 oflag=direct
             unmap $snapshot
             clone=$(map clone)
             dd if=$clone bs=1M count=4 iflag=direct 2> /dev/null | cmp - first
@@ -165,9 +165,9 @@ class Kernel(ReplicatedTest):
         self.rbd("create", "--size", "16M", "image")
         self.client.ceph("auth", "get-or-create", "client.poor", "mon", "allow r", "-o", self.cluster.dir / "poor.keyring")
         self.boot(f"""
-            ! $R map -o noudev nothing 2> nothing
-            ! $R --id poor -k {self.cluster.dir}/poor.keyring map -o noudev image 2> poor
-            ! timeout 100 $R map -o noudev,ms_mode=legacy,mount_timeout=5 image 2> legacy
+            fails $R map -o noudev nothing 2> nothing
+            fails $R --id poor -k {self.cluster.dir}/poor.keyring map -o noudev image 2> poor
+            fails timeout 100 $R map -o noudev,ms_mode=legacy,mount_timeout=5 image 2> legacy
             dmesg | grep libceph | tail -5
         """)
         self.guest.finish()

@@ -102,6 +102,13 @@ impl Soak {
             }
             progress.set_position(started);
             let row = gathered.row(name, &mut self.driver);
+            // Where nobody sees the bar: a phase may take an hour.
+            if progress.is_hidden() {
+                let (rate, cpu) = (row.ops_per_second, row.cpu_us_per_op);
+                eprintln!(
+                    "{name}: {started} of {ops}, {rate:.0} op/s, {cpu:.1} us of processor time an operation"
+                );
+            }
             self.rows.push(row);
         }
         progress.finish_and_clear();

@@ -13,7 +13,7 @@ pub struct Figures {
     pub waited_for_log: u64,
     /// Transactions that waited because flushes and merges of the index were behind.
     pub waited_for_index: u64,
-    /// Times that a write to a clone's head waited for the cleaner to shorten its chain of layers.
+    /// Plans of transactions that found too long a chain of layers: the transaction waits for the cleaner, and is planned again.
     pub waited_for_cleaner: u64,
     /// Log records; `transactions / batches` is the mean group-commit size.
     pub batches: u64,

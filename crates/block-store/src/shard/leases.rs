@@ -54,7 +54,7 @@ impl Shard {
         // Behind the arrivals: a zone counts once.
         let of_db = self.arriving_of(Tier::Db);
         self.space.set_db_outlook(self.pool.has_db_zones(), of_db);
-        self.space.set_pool_has_zones(self.pool.free_blocks() > 0);
+        self.space.set_pool(self.pool.free_blocks(), self.pool.superblock().device_blocks);
         let can_give = self.may_change_leases();
         let spare = if can_give { self.space.zones_to_spare() } else { 0 };
         self.pool.set_spare(self.number, spare + self.leases.leaving.len() as u64);

@@ -11,7 +11,8 @@
 //! Both small and large writes go on in their zone until it has no run for them, so that data written together lies together. A
 //! large write then goes to the zone with the longest run. Writes of a few blocks go to a zone that is mostly free, or to an empty
 //! one: there they lie side by side, so that a batch of them is few device writes. Where neither is left, the zone with the most free
-//! blocks is filled. Overwrites at random places so take up to twice the room of their data before they look for single free blocks.
+//! blocks is filled. Overwrites at random places so take up to twice the room of their data. When less than a quarter of the device is
+//! in the pool, a zone with a quarter of its blocks free comes before an empty one: what is left is for large writes and other shards.
 //!
 //! A reserve is kept for tables and manifests, which deletes need, too: a number of free blocks, in zones that data does not
 //! open. Data leaves single blocks free, and tables need runs. When the index has no run in its own zones, and no zone is
@@ -60,6 +61,10 @@ const FEW_BLOCKS: u64 = 8;
 /// Such writes use a zone of data with so many free parts before an empty one. With a quarter of the blocks in use at random
 /// places, free runs have four blocks in the mean.
 const MOSTLY_FREE_PARTS: usize = 3 * PARTS / 4;
+/// The same while the pool is not roomy.
+const SOMEWHAT_FREE_PARTS: usize = PARTS / 4;
+/// The pool is roomy with this fraction of the device.
+const ROOMY_FRACTION: u64 = 4;
 /// Zones with much room that are tried for a run.
 const ROOMIEST_TRIED: usize = 4;
 /// Longer small writes fill zones with a run of at least 2^3 blocks before others.
@@ -98,7 +103,8 @@ pub struct Space {
     summary: Summary,
     /// Blocks of leased zones.
     blocks: u64,
-    /// Zone and block behind the last small write, the last large one, and the last table.
+    /// Zone and block behind the last write of few blocks, the last small one, the last large one, and the last table.
+    gathering: Option<(ZoneId, u64)>,
     filling: Option<(ZoneId, u64)>,
     spreading: Option<(ZoneId, u64)>,
     indexing: Option<(ZoneId, u64)>,
@@ -119,6 +125,8 @@ pub struct Space {
     short_by: u64,
     /// The pool has zones: a large write waits for a lease instead of taking fragments.
     pool_has_zones: bool,
+    /// The pool has so much that writes of few blocks may spread.
+    pool_is_roomy: bool,
     /// The index found no room since the last lease.
     index_is_short: bool,
     /// Zones that replayed log entries use and that no record leases.
@@ -157,6 +165,7 @@ impl Space {
             zones: BTreeMap::new(),
             summary: Summary::default(),
             blocks: 0,
+            gathering: None,
             filling: None,
             spreading: None,
             indexing: None,
@@ -169,6 +178,7 @@ impl Space {
             reserve,
             short_by: 0,
             pool_has_zones: false,
+            pool_is_roomy: false,
             index_is_short: false,
             presumed: BTreeSet::new(),
             bitmap_blocks_left: 0,
@@ -253,9 +263,10 @@ impl Space {
         self.zones.values().map(|zone| zone.run)
     }
 
-    /// Tells whether the pool has zones.
-    pub fn set_pool_has_zones(&mut self, has_zones: bool) {
-        self.pool_has_zones = has_zones;
+    /// Tells how many blocks of the device are in the pool.
+    pub fn set_pool(&mut self, free_blocks: u64, device_blocks: u64) {
+        self.pool_has_zones = free_blocks > 0;
+        self.pool_is_roomy = free_blocks * ROOMY_FRACTION >= device_blocks.max(1);
     }
 
     /// Waiting requests for data are repeated: each tells again how much it lacks.
@@ -435,19 +446,27 @@ impl Space {
         if self.first_fit {
             return self.find_first(blocks);
         }
-        let is_large = blocks >= LARGE_BLOCKS;
-        let cursor = if is_large { self.spreading } else { self.filling };
+        let cursor = *self.cursor_of(blocks);
         let found = self.find_behind(cursor, ZoneUse::Data, blocks).or_else(|| {
-            let id = if is_large { self.emptiest(blocks) } else { self.fillable(blocks) }?;
+            let id = match blocks {
+                LARGE_BLOCKS.. => self.emptiest(blocks),
+                FEW_BLOCKS.. => self.fillable(blocks),
+                _ => self.companionable(blocks).or_else(|| self.fillable(blocks)),
+            }?;
             self.find_from_start(id, blocks)
         });
-        let cursor = found.map(|(id, run)| (id, run.end()));
-        if is_large {
-            self.spreading = cursor.or(self.spreading);
-        } else {
-            self.filling = cursor.or(self.filling);
+        if let Some((id, run)) = found {
+            *self.cursor_of(blocks) = Some((id, run.end()));
         }
         found
+    }
+
+    fn cursor_of(&mut self, blocks: u64) -> &mut Option<(ZoneId, u64)> {
+        match blocks {
+            LARGE_BLOCKS.. => &mut self.spreading,
+            FEW_BLOCKS.. => &mut self.filling,
+            _ => &mut self.gathering,
+        }
     }
 
     /// The next free run in the zone of the last one.
@@ -473,9 +492,10 @@ impl Space {
         found.or_else(|| self.empty_for_data(blocks).and_then(|id| self.find_from_start(id, blocks)))
     }
 
-    /// For a write of few blocks: a zone that is mostly free, an empty one, or the one with the most free blocks.
+    /// For a write of few blocks: a zone with many free blocks, an empty one, or the one with the most free blocks.
     fn companionable(&mut self, blocks: u64) -> Option<ZoneId> {
-        self.roomiest(MOSTLY_FREE_PARTS, blocks)
+        let parts = if self.pool_is_roomy { MOSTLY_FREE_PARTS } else { SOMEWHAT_FREE_PARTS };
+        self.roomiest(parts, blocks)
             .or_else(|| self.empty_for_data(blocks))
             .or_else(|| self.roomiest(0, blocks))
     }
@@ -492,11 +512,6 @@ impl Space {
 
     /// A zone of data with some room, an empty zone, or a zone of data with little room.
     fn fillable(&mut self, blocks: u64) -> Option<ZoneId> {
-        if blocks < FEW_BLOCKS
-            && let Some(found) = self.companionable(blocks)
-        {
-            return Some(found);
-        }
         let sure = sure_class(blocks);
         let preferred = sure.max(FILL_CLASS_MIN);
         let found = self.of_classes((Tier::Main, ZoneUse::Data), preferred..CLASSES, blocks);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Size classes: class *c* has zones with a longest run of 2^c up to, not including, 2^(c+1) blocks.
 pub const CLASSES: usize = 19;
 /// Zones of data are told apart by so many parts of their blocks that are free.
-pub const PARTS: usize = 8;
+pub const PARTS: usize = 64;
 /// Zones whose bitmap is read for a run that only some zones of a class have.
 const TRIES_MAX: usize = 4;
 
@@ -30,6 +30,10 @@ impl Standing {
         let free_parts = (free * PARTS as u64 / zone.run.len) as usize;
         Standing { is_for: zone.is_for, free, class, free_parts }
     }
+
+    fn is_usable_for_data(self) -> bool {
+        self.is_for == ZoneUse::Data && self.free > 0
+    }
 }
 
 #[derive(Default)]
@@ -40,8 +44,8 @@ pub struct Summary {
     empty: BTreeSet<ZoneId>,
     data: [BTreeSet<ZoneId>; CLASSES],
     index: [BTreeSet<ZoneId>; CLASSES],
-    /// Zones of data with free blocks, by their free parts.
-    by_free_parts: [BTreeSet<ZoneId>; PARTS + 1],
+    /// Zones of data with free blocks, each with its free parts.
+    by_free_parts: BTreeSet<(usize, ZoneId)>,
 }
 
 /// The size class of a run.
@@ -60,8 +64,8 @@ impl Summary {
         if let Some(set) = self.set_of(standing) {
             set.insert(zone);
         }
-        if let Some(set) = self.part_of(standing) {
-            set.insert(zone);
+        if standing.is_usable_for_data() {
+            self.by_free_parts.insert((standing.free_parts, zone));
         }
     }
 
@@ -70,9 +74,7 @@ impl Summary {
         if let Some(set) = self.set_of(standing) {
             set.remove(&zone);
         }
-        if let Some(set) = self.part_of(standing) {
-            set.remove(&zone);
-        }
+        self.by_free_parts.remove(&(standing.free_parts, zone));
     }
 
     /// Takes a change of a zone.
@@ -104,14 +106,9 @@ impl Summary {
         }
     }
 
-    fn part_of(&mut self, standing: Standing) -> Option<&mut BTreeSet<ZoneId>> {
-        let is_usable = standing.is_for == ZoneUse::Data && standing.free > 0;
-        is_usable.then(|| &mut self.by_free_parts[standing.free_parts])
-    }
-
     /// Zones of data with at least so many of [`PARTS`] free, and one free block; those with the most come first.
     pub fn roomiest(&self, parts_min: usize) -> impl Iterator<Item = ZoneId> + '_ {
-        self.by_free_parts[parts_min..].iter().rev().flatten().copied()
+        self.by_free_parts.range((parts_min, 0)..).rev().map(|(_, zone)| *zone)
     }
 
     /// Free blocks in zones of data.

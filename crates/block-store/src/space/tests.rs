@@ -62,6 +62,7 @@ fn write_is_divided_where_no_run_is_long_enough() {
 #[test]
 fn small_writes_gather_and_large_ones_take_the_longest_run() {
     let mut space = space(8, 0);
+    space.set_pool(25, 100);
     space.take(5 * ZONE).unwrap();
     space.let_go(Run::new(zone_run(1).start, 20), 1);
     space.let_go(Run::new(zone_run(3).start, 40), 1);
@@ -77,11 +78,13 @@ fn small_writes_gather_and_large_ones_take_the_longest_run() {
     assert_eq!(space.take(2).unwrap().as_slice(), [Run::new(zone_run(2).start + 4, 2)]);
     assert_eq!(one(&mut space), zone_run(2).start + 6);
     assert_eq!(space.take(30).unwrap().as_slice(), [Run::new(zone_run(3).start, 30)]);
+    assert_eq!(one(&mut space), zone_run(2).start + 8, "a longer write has a zone of its own");
 }
 
 #[test]
 fn small_writes_open_a_zone_before_they_use_single_blocks() {
     let mut space = space(4, 0);
+    space.set_pool(25, 100);
     space.take(2 * ZONE).unwrap();
     for (zone, free) in [(0, 20), (1, 40)] {
         for block in 0..free {
@@ -98,6 +101,19 @@ fn small_writes_open_a_zone_before_they_use_single_blocks() {
     assert_eq!(zones(&mut space, 2 * ZONE), [2, 3]);
     assert_eq!(zones(&mut space, 60), [1, 0], "the one with the most free blocks first");
     assert!(space.take(1).is_none());
+}
+
+/// Large writes and other shards need the rest of the pool.
+#[test]
+fn small_writes_use_a_quarter_of_a_zone_when_the_pool_runs_low() {
+    let mut space = space(4, 0);
+    space.set_pool(24, 100);
+    space.take(2 * ZONE).unwrap();
+    space.let_go(Run::new(zone_run(1).start, ZONE / 4), 1);
+    space.release(1);
+    let taken: Vec<u64> = (0..ZONE / 4 + 1).map(|_| space.take(1).unwrap()[0].start).collect();
+    let expected = (0..ZONE / 4).map(|block| zone_run(1).start + block).chain([zone_run(2).start]);
+    assert!(taken.iter().copied().eq(expected), "{taken:?}");
 }
 
 #[test]
@@ -356,11 +372,11 @@ fn large_write_waits_for_lease_before_it_takes_fragments() {
     let odd = |id| (zone_run(id).start..zone_run(id).start + ZONE).step_by(2);
     (0..4).flat_map(odd).for_each(|block| space.let_go(Run::new(block, 1), 1));
     space.release(1);
-    space.set_pool_has_zones(true);
+    space.set_pool(1, 100);
     assert_eq!(space.take(ZONE), None);
     assert_eq!(space.zones_wanted(0), (2, true), "one for the write, and one ahead");
     assert_eq!(space.take(1).map(|runs| runs.len()), Some(1), "a small write fills a hole");
-    space.set_pool_has_zones(false);
+    space.set_pool(0, 100);
     assert_eq!(space.take(ZONE).map(|runs| runs.len()), Some(ZONE as usize));
 }
 

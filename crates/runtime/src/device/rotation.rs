@@ -6,8 +6,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The driver of virtual disks. It cannot know what is below them, and the kernel counts all of them as rotating.
+/// The driver of virtio disks. It cannot know what is below them, and the kernel counts all of them as rotating.
 const VIRTUAL_DRIVER: &str = "virtio_blk";
+/// Makers of virtual SCSI disks, as these name them. Unless told otherwise they say nothing of rotation, and the kernel takes silence for
+/// a rotating disk.
+const VIRTUAL_MAKERS: [&str; 3] = ["QEMU", "VMware", "Msft"];
 /// Devices on devices: partitions of LVM on RAID in a file, and so on.
 const DEPTH_MAX: usize = 16;
 
@@ -23,7 +26,7 @@ pub enum Rotation {
 /// The operator's word on a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RotationPolicy {
-    /// As the kernel describes the disk; one of which it does not know counts as one that does not rotate.
+    /// As the kernel describes the disk. A disk that it does not know ([`Rotation::NotTold`]) is used as a static one.
     #[default]
     Auto,
     Rotates,
@@ -81,9 +84,7 @@ fn of_folder(device: &Path, depth: usize) -> Rotation {
     // A device made of others has the flag of any of them that is set.
     let below = if depth < DEPTH_MAX { below(disk) } else { Vec::new() };
     if below.is_empty() {
-        let driver = disk.join("device/driver").canonicalize();
-        let is_virtual = driver.is_ok_and(|driver| driver.ends_with(VIRTUAL_DRIVER));
-        return if is_virtual { Rotation::NotTold } else { Rotation::Rotates };
+        return if is_virtual(disk) { Rotation::NotTold } else { Rotation::Rotates };
     }
     let all = below.iter().map(|folder| of_folder(folder, depth + 1));
     all.fold(Rotation::Static, |found, next| match (found, next) {
@@ -93,7 +94,15 @@ fn of_folder(device: &Path, depth: usize) -> Rotation {
     })
 }
 
-/// Devices that this one is made of: those of a volume or an array, or the disk with a loop device's file.
+/// True if a hypervisor makes the disk.
+fn is_virtual(disk: &Path) -> bool {
+    let driver = disk.join("device/driver").canonicalize();
+    let maker = std::fs::read_to_string(disk.join("device/vendor"));
+    driver.is_ok_and(|driver| driver.ends_with(VIRTUAL_DRIVER))
+        || maker.is_ok_and(|maker| VIRTUAL_MAKERS.contains(&maker.trim()))
+}
+
+/// The devices below a volume or an array, or the disk with a loop device's file.
 fn below(disk: &Path) -> Vec<PathBuf> {
     let parts = std::fs::read_dir(disk.join("slaves")).into_iter().flatten().flatten();
     let parts: Vec<PathBuf> = parts.map(|part| part.path()).collect();
@@ -146,6 +155,11 @@ mod tests {
         let both = [of(&hdd), of(&ssd), of(&virt), of(&told), of(&root.join("none"))];
         use Rotation::{NotTold, Rotates, Static};
         assert_eq!(both, [Rotates, Static, NotTold, Static, Static]);
+        for (maker, expected) in [("QEMU    \n", NotTold), ("VMware  \n", NotTold), ("ATA     \n", Rotates)] {
+            let scsi = disk(&root, &format!("sd-{}", maker.trim()), "1\n", "sd");
+            std::fs::write(scsi.join("device/vendor"), maker).unwrap();
+            assert_eq!(of(&scsi), expected, "{maker}");
+        }
 
         let part = virt.join("vda1");
         std::fs::create_dir_all(&part).unwrap();

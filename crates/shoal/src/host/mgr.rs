@@ -33,7 +33,7 @@ pub struct MgrRole {
     manager: Option<Manager>,
     effects: Effects<Effect>,
     images: UnboundedSender<ImagesOrder>,
-    /// Whoever waits for the end of [`Question::Stop`].
+    /// The thread that waits for the end of [`Question::Stop`].
     stopper: Option<oneshot::Sender<()>>,
 }
 

@@ -11,7 +11,7 @@ const FIELDS: [Field; 24] = [
     ("waited_for_index", "transactions that found flushing and merging of the index behind", |f| {
         Reading::Total(f.waited_for_index)
     }),
-    ("waited_for_cleaner", "times that writes found too long a chain of clones", |f| {
+    ("waited_for_cleaner", "plans of transactions that found too long a chain of clones", |f| {
         Reading::Total(f.waited_for_cleaner)
     }),
     ("batches", "log records written, each with a sync", |f| Reading::Total(f.batches)),
