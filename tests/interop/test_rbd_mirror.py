@@ -331,6 +331,25 @@ class Migrations(Story):
         self.wait_done(self.migration("commit", f"{OTHER}/large")["id"])
         self.assertEqual(self.digest(f"{OTHER}/large"), before)
 
+    def abort_survives_manager(self):
+        """The manager dies in the middle of an abort. Its successor finishes it, with all that was written to the target."""
+        self.filled(f"{POOL}/returning", self.LARGE_MIB, "--object-size", "4K")
+        source_id = self.info(f"{POOL}/returning")["id"]
+        self.rbd("migration", "prepare", f"{POOL}/returning", f"{OTHER}/returning")
+        self.wait_done(self.migration("execute", f"{OTHER}/returning")["id"])
+        self.write(f"{OTHER}/returning")
+        before, target_id = self.digest(f"{OTHER}/returning"), self.info(f"{OTHER}/returning")["id"]
+        task = self.migration("abort", f"{OTHER}/returning")["id"]
+        eventually(lambda: any(shown.get("progress", 0) > 0.05 for shown in self.tasks()), 30, every=0.02)
+        self.cluster.kill(self.manager)
+        self.cluster.start_daemon(self.manager)
+        self.assertEqual([shown["id"] for shown in self.tasks()], [task], "the task was under way")
+        self.wait_done(task)
+        self.assertEqual(self.completed(task).get("failed", False), False)
+        self.assertEqual((self.info(f"{POOL}/returning")["id"], self.digest(f"{POOL}/returning")), (source_id, before))
+        self.assertEqual(self.all_objects(target_id), [])
+        self.assertEqual(self.rbd("trash", "ls", "--all", POOL, "--format", "json").json, [])
+
     def leaves_to_librbd(self):
         """A source with snapshots: shoal's manager refuses it, and changes nothing. Stock's calls librbd."""
         self.filled(f"{POOL}/shot", 1)
@@ -370,6 +389,7 @@ class Migrations(Story):
         self.executes_for_owner()
         self.survives_manager()
         if not harness.STOCK:
+            self.abort_survives_manager()
             self.leaves_to_librbd()
 
 

@@ -56,8 +56,10 @@ async fn remove_unneeded(pool: &Pool, shared: &Shared) -> Result<(), Errno> {
     match Lock::acquire(pool, &image.id).await? {
         Access::OwnedByOther(_) => Err(errno::EBUSY),
         Access::Owner(lock) => {
-            let image = Image::open(pool, &image.id).await?;
-            let removed = remove_if_unneeded(&image, snap).await;
+            let removed = match Image::open(pool, &image.id).await {
+                Ok(image) => remove_if_unneeded(&image, snap).await,
+                Err(error) => Err(error),
+            };
             lock.watch.tell_update();
             lock.release().await?;
             removed

@@ -219,6 +219,11 @@ impl Cx {
         self.0.borrow_mut().watches.get_mut(&watch).map(see)
     }
 
+    /// True if a procedure of this client has the watch with this cookie, even one that is lost.
+    pub(crate) fn has_watch(&self, cookie: u64) -> bool {
+        self.0.borrow().watches.values().any(|watch| watch.cookie == cookie)
+    }
+
     /// Waits until `at`.
     pub(crate) async fn sleep_until(&self, at: Time) {
         poll_fn(|_| match self.wake_at(at) {

@@ -16,6 +16,8 @@ mod children;
 mod copying;
 mod cx;
 mod errors;
+#[cfg(test)]
+mod fake;
 mod figures;
 mod flatten;
 mod image;

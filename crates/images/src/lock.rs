@@ -3,6 +3,9 @@
 //! The lock `rbd_lock` on the header names its owner and the owner's watch of the header. An owner whose watch is gone is dead: it
 //! is put on the blocklist, so that none of its writes comes later, and its lock is broken. A live owner keeps the lock; it is asked
 //! to do the work. The owner here gives way at the next step when another client asks for the lock.
+//!
+//! A lock of this client's own address is the rest of a procedure that ended without giving it back. It is broken without the
+//! blocklist, which would end this client's own work.
 
 use crate::cx::{Cx, Request, Ticket};
 use crate::image::header_object;
@@ -101,12 +104,24 @@ impl HeaderWatch {
         Ok(replies.filter_map(|(_, reply)| crate::notices::decode_response(reply).ok()).next())
     }
 
+    fn is_own(&self, watcher: &WatchItem) -> bool {
+        let own = self.client_id();
+        (watcher.name.num, watcher.cookie) == (own.gid as i64, own.handle)
+    }
+
     /// Watchers of the header but this one.
     pub(crate) async fn others(&self) -> Result<Vec<WatchItem>, Errno> {
-        let own = self.client_id();
         let mut all = self.pool.watchers(self.header.clone()).await?.entries;
-        all.retain(|watcher| (watcher.name.num, watcher.cookie) != (own.gid as i64, own.handle));
+        all.retain(|watcher| !self.is_own(watcher));
         Ok(all)
+    }
+
+    /// Watchers of the header but this one, and this client's address as the OSD knows it. `ENOTCONN` if the watch is lost.
+    async fn others_and_own_address(&self) -> Result<(Vec<WatchItem>, EntityAddr), Errno> {
+        let mut all = self.pool.watchers(self.header.clone()).await?.entries;
+        let own = all.iter().find(|watcher| self.is_own(watcher)).map(|watcher| watcher.addr);
+        all.retain(|watcher| !self.is_own(watcher));
+        Ok((all, own.ok_or(ENOTCONN)?))
     }
 }
 
@@ -181,12 +196,16 @@ impl Lock {
             let Some(handle) = handle.filter(|_| info.tag == *TAG && info.kind.is_exclusive()) else {
                 return Err(errno::EBUSY);
             };
-            let is_owner =
-                |watcher: &WatchItem| watcher.cookie == handle && is_same_client(&watcher.addr, &held.addr);
-            if watch.others().await?.iter().any(is_owner) {
-                return Ok(Access::OwnedByOther(watch));
+            let (others, own) = watch.others_and_own_address().await?;
+            match Owner::of(handle, &held.addr, &others, &own) {
+                Owner::Live => return Ok(Access::OwnedByOther(watch)),
+                // Its watch may be lost, and a procedure of this client not have found out yet.
+                Owner::Own if handle != watch.cookie && pool.cx.has_watch(handle) => {
+                    return Err(errno::EBUSY);
+                }
+                Owner::Own => {}
+                Owner::Dead => blocklist(&pool.cx, held.addr).await?,
             }
-            blocklist(&pool.cx, held.addr).await?;
             let op = BreakOp { name: LOCK.into(), locker: owner.locker, cookie: owner.cookie };
             may_be_gone(pool.call_of("lock", watch.header.clone(), "break_lock", &op).await)?;
         }
@@ -219,6 +238,28 @@ impl Lock {
         let released = may_be_gone(watch.pool.call_of("lock", watch.header.clone(), "unlock", &op).await);
         watch.tell(Notice::ReleasedLock(watch.client_id()));
         released
+    }
+}
+
+/// The owner of a lock, by the other watchers of the header.
+#[derive(PartialEq, Debug)]
+enum Owner {
+    Live,
+    /// This client, without a watch any more.
+    Own,
+    Dead,
+}
+
+impl Owner {
+    fn of(handle: u64, addr: &EntityAddr, others: &[WatchItem], own: &EntityAddr) -> Owner {
+        let is_owner = |watcher: &WatchItem| watcher.cookie == handle && is_same_client(&watcher.addr, addr);
+        if others.iter().any(is_owner) {
+            Owner::Live
+        } else if is_same_client(addr, own) {
+            Owner::Own
+        } else {
+            Owner::Dead
+        }
     }
 }
 
@@ -262,5 +303,62 @@ pub(crate) async fn ask_monitor(cx: &Cx, command: String) -> Result<(), Errno> {
         Ok(Body::MMonCommandAck(ack)) if ack.result == 0 => Ok(()),
         Ok(Body::MMonCommandAck(ack)) => Err(ack.result.saturating_neg()),
         _ => Err(errno::ETIMEDOUT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Header, lock_without_watch};
+    use wire::types::{EntityKind, EntityName};
+
+    fn address(nonce: u32) -> EntityAddr {
+        EntityAddr { nonce, ..EntityAddr::default() }
+    }
+
+    fn watcher(cookie: u64, nonce: u32) -> WatchItem {
+        WatchItem {
+            name: EntityName::new(EntityKind::CLIENT, 4),
+            cookie,
+            timeout_s: 15,
+            addr: address(nonce),
+        }
+    }
+
+    #[test]
+    fn lock_of_own_address_is_never_a_dead_owners() {
+        let own = address(1);
+        let watchers = [watcher(7, 1), watcher(5, 2)];
+        let owner = |handle, nonce| Owner::of(handle, &address(nonce), &watchers, &own);
+        assert_eq!(owner(7, 1), Owner::Live, "another procedure of this client");
+        assert_eq!(owner(6, 1), Owner::Own);
+        assert_eq!(owner(5, 2), Owner::Live);
+        assert_eq!(owner(7, 2), Owner::Dead, "another watch of a live client");
+        assert_eq!(owner(5, 3), Owner::Dead);
+    }
+
+    /// The log of an attempt to take the lock that a client left.
+    fn taking_after(client: u32) -> Vec<String> {
+        let mut fake = Fake::new();
+        let header = Header { locker: Some(lock_without_watch(client)), ..Header::default() };
+        fake.headers.insert("i".into(), header);
+        let pool = fake.pool();
+        let taken = fake.run(async move {
+            match Lock::acquire(&pool, &"i".into()).await {
+                Ok(Access::Owner(lock)) => lock.release().await,
+                Ok(Access::OwnedByOther(_)) => Err(errno::EBUSY),
+                Err(error) => Err(error),
+            }
+        });
+        assert_eq!(taken, Some(Ok(())));
+        fake.take_log()
+    }
+
+    #[test]
+    fn own_lock_is_broken_without_the_blocklist() {
+        assert_eq!(taking_after(1), ["break lock of i", "lock i", "unlock i"]);
+        let log = taking_after(7);
+        assert!(log[0].contains("blocklist"), "{log:?}");
+        assert_eq!(log[1..], ["break lock of i", "lock i", "unlock i"]);
     }
 }

@@ -32,8 +32,12 @@ const OBJECT: &str = "rbd_mirroring";
 const MODE_IMAGE: u32 = 1;
 const BY_SNAPSHOTS: u8 = 1;
 const E2BIG: Errno = 7;
+/// Minimum of the option `rbd_mirroring_max_mirroring_snapshots`. Lower values do not count.
+const SNAPSHOTS_MAX_MIN: u64 = 3;
 /// EDESTADDRREQ: the pool has no peer that gets snapshots. librbd says EINVAL.
 pub(crate) const NO_PEER: Errno = 89;
+/// ENOTUNIQ: the last snapshot that shares data with the parent of a flattened image.
+pub(crate) const LAST_OF_PARENT: Errno = 76;
 /// Attempts to find or to become the owner of the lock.
 const ATTEMPTS_MAX: u32 = 5;
 /// Snapshots that end after one new snapshot, at most: the image's lock is held meanwhile.
@@ -129,12 +133,20 @@ async fn peers(pool: &Pool) -> Result<BTreeSet<Name>, Errno> {
     Ok(all.into_iter().filter(|peer| peer.direction != DIRECTION_RX).map(|peer| peer.uuid).collect())
 }
 
+/// An older snapshot that stays beyond the maximum, and the reason. The new snapshot was made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Stay {
+    /// `None`: the image's snapshots cannot be read.
+    pub snap: Option<u64>,
+    pub why: Errno,
+}
+
 /// Makes a mirror snapshot of an image, and ends those beyond `snapshots_max` for each peer. Nothing happens to an image that is no
-/// longer this cluster's to snapshot. [`NO_PEER`] without a peer.
-pub(crate) async fn take_snapshot(pool: &Pool, id: &Name, snapshots_max: u64) -> Result<(), Errno> {
-    let Some(mirrored) = by_snapshots(pool, id).await? else { return Ok(()) };
+/// longer this cluster's to snapshot. [`NO_PEER`] without a peer. An error means that there is no new snapshot.
+pub(crate) async fn take_snapshot(pool: &Pool, id: &Name, snapshots_max: u64) -> Result<Vec<Stay>, Errno> {
+    let Some(mirrored) = by_snapshots(pool, id).await? else { return Ok(Vec::new()) };
     if mirrored.state != IMAGE_ENABLED || !missing_is_none(is_primary(pool, id).await)?.unwrap_or(false) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let peers = peers(pool).await?;
     if peers.is_empty() {
@@ -168,7 +180,7 @@ pub(crate) async fn take_snapshot(pool: &Pool, id: &Name, snapshots_max: u64) ->
                 match owner::ask(pool, &watch, &asked, &Progress::default()).await {
                     // An earlier request has made it.
                     Ok(true) | Err(errno::EEXIST) => {
-                        return end_older(&watch, Some(&watch), pool, id, &peers, snapshots_max).await;
+                        return Ok(end_older(&watch, Some(&watch), pool, id, &peers, snapshots_max).await);
                     }
                     Ok(false) => {}
                     Err(error) => return Err(error),
@@ -189,7 +201,7 @@ async fn own_snapshot(
     namespace: &SnapshotNamespace,
     peers: &BTreeSet<Name>,
     snapshots_max: u64,
-) -> Result<(), Errno> {
+) -> Result<Vec<Stay>, Errno> {
     // The header as it is under the lock.
     let image = Image::open(pool, id).await?;
     if image.has(JOURNALING) {
@@ -206,7 +218,7 @@ async fn own_snapshot(
             .await?;
         watch.tell_update();
     }
-    end_older(watch, None, pool, id, peers, snapshots_max).await
+    Ok(end_older(watch, None, pool, id, peers, snapshots_max).await)
 }
 
 /// The description of an image that a peer needs to make its copy alike.
@@ -295,6 +307,14 @@ enum Surplus {
     Remove(u64),
 }
 
+impl Surplus {
+    fn snap(&self) -> u64 {
+        match self {
+            Surplus::Unlink(snap, _) | Surplus::Remove(snap) => *snap,
+        }
+    }
+}
+
 /// True for what an interrupted removal of a mirror snapshot has left.
 fn is_remnant(snapshot: &SnapshotInfo) -> bool {
     const MIRROR_TYPE: u32 = 3;
@@ -304,9 +324,11 @@ fn is_remnant(snapshot: &SnapshotInfo) -> bool {
 }
 
 /// Looks for a snapshot beyond `max` for one of the peers; one that is not whole, or that is for no peer, counts as one. The newest
-/// mirror snapshot stays. `snapshots` are in the order of their age, oldest first.
-fn surplus(snapshots: &[SnapshotInfo], peers: &BTreeSet<Name>, max: u64) -> Option<Surplus> {
-    if let Some(remnant) = snapshots.iter().find(|snapshot| is_remnant(snapshot)) {
+/// mirror snapshot stays. `snapshots` are in the order of their age, oldest first. Those that `stay` do not count: if they did, each
+/// of them would take the place of one that a peer needs.
+fn surplus(snapshots: &[SnapshotInfo], stay: &[Stay], peers: &BTreeSet<Name>, max: u64) -> Option<Surplus> {
+    let may_end = |snapshot: &&SnapshotInfo| stay.iter().all(|stay| stay.snap != Some(snapshot.id));
+    if let Some(remnant) = snapshots.iter().filter(may_end).find(|snapshot| is_remnant(snapshot)) {
         return Some(Surplus::Remove(remnant.id));
     }
     let mirrors: Vec<(u64, &MirrorNamespace)> = snapshots
@@ -318,7 +340,8 @@ fn surplus(snapshots: &[SnapshotInfo], peers: &BTreeSet<Name>, max: u64) -> Opti
         .collect();
     // Those since the image became this cluster's.
     let since = mirrors.iter().rposition(|(_, mirror)| mirror.state != MirrorNamespace::PRIMARY);
-    let own = &mirrors[since.map_or(0, |at| at + 1)..];
+    let mut own = mirrors[since.map_or(0, |at| at + 1)..].to_vec();
+    own.retain(|(id, _)| stay.iter().all(|stay| stay.snap != Some(*id)));
     let (_, older) = own.split_last()?;
     if let Some((id, _)) = older.iter().find(|(_, mirror)| mirror.peers.is_empty()) {
         return Some(Surplus::Remove(*id));
@@ -341,7 +364,8 @@ fn surplus(snapshots: &[SnapshotInfo], peers: &BTreeSet<Name>, max: u64) -> Opti
     None
 }
 
-/// Ends older snapshots. The owner of the lock removes them, where another client is it.
+/// Ends older snapshots. The owner of the lock removes them, where another client is it. Those that cannot end stay, and the others
+/// end all the same.
 async fn end_older(
     watch: &HeaderWatch,
     owner: Option<&HeaderWatch>,
@@ -349,36 +373,65 @@ async fn end_older(
     id: &Name,
     peers: &BTreeSet<Name>,
     snapshots_max: u64,
-) -> Result<(), Errno> {
+) -> Vec<Stay> {
+    let mut stay = Vec::new();
     for _ in 0..ENDS_MAX {
-        watch.check()?;
-        let image = Image::open(pool, id).await?;
-        let snapshots = snapshots::all(&image).await?;
-        match surplus(&snapshots, peers, snapshots_max) {
-            None => return Ok(()),
-            Some(Surplus::Unlink(snap, peer)) => {
-                const UNLINK: &str = "mirror_image_snapshot_unlink_peer";
-                may_be_gone(pool.call(image.header(), UNLINK, &(snap, peer)).await)?;
+        let next = async {
+            watch.check()?;
+            let image = Image::open(pool, id).await?;
+            let snapshots = snapshots::all(&image).await?;
+            let next = surplus(&snapshots, &stay, peers, snapshots_max);
+            Ok::<_, Errno>(next.map(|step| (image, snapshots, step)))
+        };
+        let (image, snapshots, step) = match next.await {
+            Ok(Some(next)) => next,
+            Ok(None) => break,
+            Err(why) => {
+                stay.push(Stay { snap: None, why });
+                break;
             }
-            Some(Surplus::Remove(snap)) => {
-                let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.id == snap) else { break };
-                match owner {
-                    Some(owner) => ask_to_remove(owner, pool, &image, snapshot).await?,
-                    None => {
-                        // Peers no longer find it, and no clone is made of it.
-                        match pool.call(image.header(), "snapshot_trash_add", &snap).await {
-                            Ok(()) | Err(errno::EEXIST) => {}
-                            Err(error) => return Err(error),
-                        }
-                        remove_state(&image, snap).await?;
-                        snapshots::remove(&image, snap).await?;
-                    }
-                }
-            }
+        };
+        let snap = step.snap();
+        if let Err(why) = carry_out(step, owner, &image, &snapshots).await {
+            stay.push(Stay { snap: Some(snap), why });
         }
         watch.tell_update();
     }
-    Ok(())
+    stay
+}
+
+async fn carry_out(
+    step: Surplus,
+    owner: Option<&HeaderWatch>,
+    image: &Image,
+    snapshots: &[SnapshotInfo],
+) -> Result<(), Errno> {
+    let pool = &image.pool;
+    let snap = match step {
+        Surplus::Unlink(snap, peer) => {
+            const UNLINK: &str = "mirror_image_snapshot_unlink_peer";
+            return may_be_gone(pool.call(image.header(), UNLINK, &(snap, peer)).await);
+        }
+        Surplus::Remove(snap) => snap,
+    };
+    if let Some(owner) = owner {
+        return match snapshots.iter().find(|snapshot| snapshot.id == snap) {
+            Some(snapshot) => ask_to_remove(owner, pool, image, snapshot).await,
+            None => Ok(()),
+        };
+    }
+    // Before the trash, where nobody would find a snapshot that stays.
+    snapshots::check_removable(image, snap).await.map_err(|error| match error {
+        errno::EOPNOTSUPP => LAST_OF_PARENT,
+        error => error,
+    })?;
+    // Peers no longer find it, and no clone is made of it.
+    match pool.call(image.header(), "snapshot_trash_add", &snap).await {
+        Ok(()) | Err(errno::EEXIST) => {}
+        Err(error) => return Err(error),
+    }
+    remove_state(image, snap).await?;
+    snapshots::remove(image, snap).await
 }
 
 /// The owner removes a snapshot. Releases differ in when they answer, so that the header tells when it is gone.
@@ -406,14 +459,15 @@ async fn ask_to_remove(
     }
 }
 
-/// Metadata of an image and its pool that set an option, the image's first.
+/// Metadata of an image and its pool that set an option, the image's first. A value below the option's minimum does not count, as
+/// with librbd.
 pub(crate) async fn snapshots_max(pool: &Pool, id: &Name, default: u64) -> Result<u64, Errno> {
     const KEY: &str = "conf_rbd_mirroring_max_mirroring_snapshots";
     for (pool, object) in [(pool.clone(), header_object(id)), (pool.in_namespace(""), Name::from("rbd_info"))]
     {
         match pool.get::<Bytes>(object, "metadata_get", &Name::from(KEY)).await {
             Ok(text) => {
-                if let Some(max) = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()) {
+                if let Some(max) = parse_snapshots_max(&text) {
                     return Ok(max);
                 }
             }
@@ -424,9 +478,15 @@ pub(crate) async fn snapshots_max(pool: &Pool, id: &Name, default: u64) -> Resul
     Ok(default)
 }
 
+fn parse_snapshots_max(text: &[u8]) -> Option<u64> {
+    let max = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
+    (max >= SNAPSHOTS_MAX_MIN).then_some(max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::{Fake, Header};
     use wire::types::UTime;
 
     fn snapshot(id: u64, namespace: SnapshotNamespace) -> SnapshotInfo {
@@ -452,7 +512,49 @@ mod tests {
     }
 
     fn of(snapshots: &[SnapshotInfo], peers: &[&str]) -> Option<Surplus> {
-        surplus(snapshots, &peers.iter().map(|peer| Name::from(*peer)).collect(), 3)
+        of_all_but(&[], snapshots, peers)
+    }
+
+    fn of_all_but(stay: &[u64], snapshots: &[SnapshotInfo], peers: &[&str]) -> Option<Surplus> {
+        let stay: Vec<Stay> =
+            stay.iter().map(|snap| Stay { snap: Some(*snap), why: LAST_OF_PARENT }).collect();
+        surplus(snapshots, &stay, &peers.iter().map(|peer| Name::from(*peer)).collect(), 3)
+    }
+
+    #[test]
+    fn snapshot_that_stays_does_not_hide_others() {
+        let all: Vec<SnapshotInfo> = (1..=5).map(|id| primary(id, &["a"])).collect();
+        assert_eq!(of(&all, &["a"]), Some(Surplus::Remove(3)));
+        assert_eq!(of_all_but(&[3], &all, &["a"]), Some(Surplus::Remove(4)));
+        assert_eq!(of_all_but(&[3, 4], &all, &["a"]), None, "three others are left");
+        let remnant = SnapshotNamespace::Trash { original_name: "m".into(), original_type: 3 };
+        let mut all = all;
+        all[0].namespace = remnant;
+        assert_eq!(of_all_but(&[1], &all, &["a"]), Some(Surplus::Remove(4)), "a remnant that stays");
+        all.truncate(4);
+        assert_eq!(of_all_but(&[1], &all, &["a"]), None);
+    }
+
+    #[test]
+    fn snapshot_that_cannot_end_never_enters_the_trash() {
+        let mut fake = Fake::new();
+        let snaps = [(1, Some(9)), (2, None)].into();
+        fake.headers.insert("i".into(), Header { snaps, ..Header::default() });
+        let pool = fake.pool();
+        let ended = fake.run(async move {
+            let image = Image::open(&pool, &"i".into()).await.unwrap();
+            carry_out(Surplus::Remove(1), None, &image, &[]).await
+        });
+        assert_eq!((ended, fake.take_log()), (Some(Err(LAST_OF_PARENT)), Vec::new()));
+    }
+
+    #[test]
+    fn maximum_below_three_does_not_count() {
+        let max: Vec<Option<u64>> = ["0", "2", " 3\n", "12", "x", "-4"]
+            .iter()
+            .map(|text| parse_snapshots_max(text.as_bytes()))
+            .collect();
+        assert_eq!(max, [None, None, Some(3), Some(12), None, None]);
     }
 
     #[test]

@@ -436,20 +436,41 @@ async fn carry_out(plan: SharedPlan, cx: Cx, place: Level) {
                 let max = mirror::snapshots_max(&pool, &image, snapshots_max).await?;
                 mirror::take_snapshot(&pool, &image, max).await
             };
-            made.await.err().filter(|error| *error != errno::ENOENT).map(|error| {
-                let name = plan.borrow().name_of(&place, &image_pools(&cx));
-                let why = match error {
-                    mirror::NO_PEER => "the pool has no peer to mirror to".to_owned(),
-                    error => errors::text(error),
-                };
-                format!("image {name} has no new mirror snapshot: {why}")
-            })
+            let name = || plan.borrow().name_of(&place, &image_pools(&cx));
+            match made.await {
+                Ok(stay) => report_of_snapshot(name, &stay),
+                Err(errno::ENOENT) => None,
+                Err(error) => {
+                    let why = match error {
+                        mirror::NO_PEER => "the pool has no peer to mirror to".to_owned(),
+                        error => errors::text(error),
+                    };
+                    Some(format!("image {} has no new mirror snapshot: {why}", name()))
+                }
+            }
         }
     };
     let news = plan.borrow_mut().end(&place, failure);
     if let Some(news) = news {
         cx.warn(news);
     }
+}
+
+/// A sentence about older snapshots that stay beyond the maximum.
+fn report_of_snapshot(name: impl Fn() -> String, stay: &[mirror::Stay]) -> Option<String> {
+    let reasons: Vec<String> = stay
+        .iter()
+        .map(|stay| match (stay.snap, stay.why) {
+            (None, why) => format!("older snapshots cannot be read: {}", errors::text(why)),
+            (Some(snap), mirror::LAST_OF_PARENT) => {
+                let why = "it is the last to share data with the parent that the image was flattened from";
+                format!("the older snapshot {snap} stays: {why}; remove it with `rbd snap rm --snap-id`")
+            }
+            (Some(snap), why) => format!("the older snapshot {snap} stays: {}", errors::text(why)),
+        })
+        .collect();
+    (!reasons.is_empty())
+        .then(|| format!("image {} has a new mirror snapshot; {}", name(), reasons.join("; ")))
 }
 
 /// The level that a command names.
@@ -621,6 +642,21 @@ mod tests {
         plan.schedules.insert(Level::of_pool(2), every("1m"));
         plan.schedules.insert(Level::of_image(2, "ns", "c"), every("2m"));
         plan
+    }
+
+    #[test]
+    fn report_names_new_snapshot_and_each_that_stays() {
+        let report = |stay: &[mirror::Stay]| report_of_snapshot(|| "rbd/a".to_owned(), stay);
+        assert_eq!(report(&[]), None);
+        let stay = |snap, why| mirror::Stay { snap, why };
+        let told = report(&[stay(Some(7), mirror::LAST_OF_PARENT), stay(Some(9), errno::EBUSY)]).unwrap();
+        assert!(told.starts_with(
+            "image rbd/a has a new mirror snapshot; the older snapshot 7 stays: it is the last"
+        ));
+        assert!(
+            told.ends_with("; the older snapshot 9 stays: [errno 16] RBD image is busy (block image)"),
+            "{told}"
+        );
     }
 
     #[test]

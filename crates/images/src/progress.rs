@@ -8,7 +8,10 @@ use std::rc::Rc;
 pub(crate) const CANCELED: Errno = 125;
 
 #[derive(Clone, Default)]
-pub(crate) struct Progress(Rc<State>);
+pub(crate) struct Progress {
+    state: Rc<State>,
+    is_past_return: bool,
+}
 
 #[derive(Default)]
 struct State {
@@ -20,7 +23,7 @@ struct State {
 impl Progress {
     pub(crate) fn set(&self, done: u64, total: u64) {
         if total > 0 {
-            self.0.done.set(Some(done as f64 / total as f64));
+            self.state.done.set(Some(done as f64 / total as f64));
         }
     }
 
@@ -31,14 +34,37 @@ impl Progress {
 
     /// `None` before the first step.
     pub(crate) fn told(&self) -> Option<f64> {
-        self.0.done.get()
+        self.state.done.get()
     }
 
     pub(crate) fn cancel(&self) {
-        self.0.is_canceled.set(true);
+        self.state.is_canceled.set(true);
+    }
+
+    /// The same progress past the point of no return: a cancellation has no effect on the steps that remain.
+    pub(crate) fn past_return(&self) -> Progress {
+        Progress { is_past_return: true, ..self.clone() }
     }
 
     pub(crate) fn check(&self) -> Result<(), Errno> {
-        if self.0.is_canceled.get() { Err(CANCELED) } else { Ok(()) }
+        match self.state.is_canceled.get() && !self.is_past_return {
+            true => Err(CANCELED),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cancellation_past_return_has_no_effect() {
+        let progress = Progress::default();
+        let final_steps = progress.past_return();
+        progress.cancel();
+        assert_eq!((progress.check(), final_steps.check()), (Err(CANCELED), Ok(())));
+        final_steps.set(1, 2);
+        assert_eq!(progress.told(), Some(0.5));
     }
 }

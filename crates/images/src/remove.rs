@@ -48,7 +48,7 @@ pub(crate) struct Removable {
 
 /// The image if it has a header and nothing stands against its removal.
 async fn prepare(pool: &Pool, id: &Name, patience: Patience) -> Result<Option<Removable>, Errno> {
-    prepare_any(pool, id, patience, false).await
+    prepare_any(pool, id, patience, Kind::Plain).await
 }
 
 /// The same for an image of a migration.
@@ -57,14 +57,43 @@ pub(crate) async fn prepare_migrating(
     id: &Name,
     patience: Patience,
 ) -> Result<Option<Removable>, Errno> {
-    prepare_any(pool, id, patience, true).await
+    prepare_any(pool, id, patience, Kind::Migrating).await
+}
+
+/// The same for an image that a client has not opened since it was sealed: watchers are clients that wait for the end of the seal.
+pub(crate) async fn prepare_sealed(
+    pool: &Pool,
+    id: &Name,
+    patience: Patience,
+) -> Result<Option<Removable>, Errno> {
+    prepare_any(pool, id, patience, Kind::Sealed).await
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Migrating,
+    Sealed,
+}
+
+/// The lock of an image, once a manager that died is seen to be dead. `EBUSY` if a client has it for longer.
+pub(crate) async fn acquire_patiently(pool: &Pool, id: &Name, patience: Patience) -> Result<Lock, Errno> {
+    let until = pool.cx.now() + patience.0;
+    loop {
+        match Lock::acquire(pool, id).await? {
+            Access::Owner(lock) => return Ok(lock),
+            Access::OwnedByOther(_) if pool.cx.now() < until => {}
+            Access::OwnedByOther(_) => return Err(errno::EBUSY),
+        }
+        pool.cx.sleep(LOOK_INTERVAL).await;
+    }
 }
 
 async fn prepare_any(
     pool: &Pool,
     id: &Name,
     patience: Patience,
-    may_migrate: bool,
+    kind: Kind,
 ) -> Result<Option<Removable>, Errno> {
     let until = pool.cx.now() + patience.0;
     loop {
@@ -72,7 +101,7 @@ async fn prepare_any(
             Err(errno::ENOENT) => return Ok(None),
             other => other?,
         };
-        if !(may_migrate && image.has(MIGRATING)) && unsupported(&image).await?.is_some() {
+        if !(kind != Kind::Plain && image.has(MIGRATING)) && unsupported(&image).await?.is_some() {
             return Err(errno::EOPNOTSUPP);
         }
         if !image.snaps.is_empty() {
@@ -81,7 +110,7 @@ async fn prepare_any(
         if image.is_in_group().await? {
             return Err(EMLINK);
         }
-        if pool.watchers(image.header()).await?.entries.is_empty() {
+        if kind == Kind::Sealed || pool.watchers(image.header()).await?.entries.is_empty() {
             break;
         }
         if pool.cx.now() >= until {
@@ -91,10 +120,7 @@ async fn prepare_any(
     }
     let image = Image::open(pool, id).await?;
     let hold = if image.has(EXCLUSIVE_LOCK) {
-        match Lock::acquire(pool, id).await? {
-            Access::Owner(lock) => Hold::Lock(lock),
-            Access::OwnedByOther(_) => return Err(errno::EBUSY),
-        }
+        Hold::Lock(acquire_patiently(pool, id, patience).await?)
     } else {
         Hold::Watch(HeaderWatch::start(pool, id).await?)
     };
@@ -102,7 +128,7 @@ async fn prepare_any(
     let checked = async {
         let others = hold.watch().others().await?;
         let image = Image::open(pool, id).await?;
-        match (others.is_empty(), image.snaps.is_empty()) {
+        match (others.is_empty() || kind == Kind::Sealed, image.snaps.is_empty()) {
             (false, _) => Err(errno::EBUSY),
             (_, false) => Err(errno::ENOTEMPTY),
             (true, true) => Ok(image),
@@ -122,6 +148,16 @@ impl Removable {
         &self.image
     }
 
+    /// `ENOTCONN` once the hold is lost: another client may have the image.
+    pub(crate) fn check(&self) -> Result<(), Errno> {
+        self.hold.watch().check()
+    }
+
+    /// True if no other client watches the image. A client that may write has a watch before it reads the header.
+    pub(crate) async fn is_alone(&self) -> Result<bool, Errno> {
+        Ok(self.hold.watch().others().await?.is_empty())
+    }
+
     async fn carry_out(self, progress: &Progress) -> Result<(), Errno> {
         let Removable { image, hold } = self;
         let removed = remove_data(&image, hold.watch(), progress).await;
@@ -129,7 +165,8 @@ impl Removable {
             // The next attempt must not find a lock without its owner.
             hold.release().await?;
         }
-        // A watch of an object that is removed would be reported as lost: it ends here, before the header does.
+        // A watch of an object that is removed would be reported as lost: it ends here, before the header does. If the header cannot
+        // be removed, the next attempt finds a lock of its own address.
         removed
     }
 }
@@ -215,7 +252,10 @@ pub(crate) async fn remove(
         Err(error) => return Err(error),
     };
     let prepared = prepare(pool, &id, patience).await?;
-    trash::put_for_removal(pool, &id, name).await?;
+    if let Err(error) = trash::put_for_removal(pool, &id, name).await {
+        release(prepared).await?;
+        return Err(error);
+    }
     carry_out(prepared, pool, &id, progress).await?;
     leave_directory(pool, &id, name).await?;
     may_be_gone(pool.call(trash::object(), "trash_remove", &id).await)

@@ -115,13 +115,25 @@ async fn copy_object_map(image: &Image, snap: u64) -> Result<(), Errno> {
     }
 }
 
-/// Removes a snapshot that no clone needs. The caller has the image's lock, if it has one. Every step may be repeated.
+/// `EOPNOTSUPP` for the last snapshot that shares data with the parent of a flattened image: the image's place among the parent's
+/// clones would have to go with it.
+pub(crate) async fn check_removable(image: &Image, snap: u64) -> Result<(), Errno> {
+    if image.shared.is_some() || image.overlap_of(snap).await?.is_none() {
+        return Ok(());
+    }
+    for other in image.snaps.iter().filter(|other| **other != snap) {
+        if image.overlap_of(*other).await?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(errno::EOPNOTSUPP)
+}
+
+/// Removes a snapshot that no clone needs. The caller has the image's lock, if it has one. Every step may be repeated. `EOPNOTSUPP`
+/// before the first of them.
 pub(crate) async fn remove(image: &Image, snap: u64) -> Result<(), Errno> {
     let pool = &image.pool;
-    // The last reference to a parent would have to go with it.
-    if image.shared.is_none() && image.overlap_of(snap).await?.is_some() {
-        return Err(errno::EOPNOTSUPP);
-    }
+    check_removable(image, snap).await?;
     if image.has(OBJECT_MAP) {
         let map = object_map_object(&image.id, snap);
         if image.has(FAST_DIFF) && image.flags & OBJECT_MAP_INVALID == 0 {
@@ -140,4 +152,32 @@ pub(crate) async fn remove(image: &Image, snap: u64) -> Result<(), Errno> {
     }
     release_id(&image.data_pool, snap).await?;
     may_be_gone(pool.call(image.header(), "snapshot_remove", &snap).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Header};
+
+    #[test]
+    fn last_snapshot_with_data_of_a_parent_stays() {
+        let check = |snaps: [(u64, Option<u64>); 3]| {
+            let mut fake = Fake::new();
+            let header = Header { snaps: snaps.into(), ..Header::default() };
+            fake.headers.insert("i".into(), header);
+            let pool = fake.pool();
+            fake.run(async move {
+                let image = Image::open(&pool, &"i".into()).await.unwrap();
+                let mut checked = Vec::new();
+                for snap in [1, 2, 3] {
+                    checked.push(check_removable(&image, snap).await);
+                }
+                checked
+            })
+            .unwrap()
+        };
+        let kept = Err(errno::EOPNOTSUPP);
+        assert_eq!(check([(1, None), (2, Some(9)), (3, None)]), [Ok(()), kept, Ok(())]);
+        assert_eq!(check([(1, Some(9)), (2, Some(9)), (3, None)]), [Ok(()); 3], "each is not the last");
+    }
 }

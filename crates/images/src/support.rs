@@ -514,7 +514,16 @@ async fn add_migration(
         }
         error => errors::answer(error, "error getting migration status"),
     };
-    let found = migration::status(pool, &spec.image.as_str().into()).await.map_err(failed)?;
+    let name = Name::from(spec.image.as_str());
+    let mut found = migration::status(pool, &name).await.map_err(failed)?;
+    if found.is_none() {
+        // An earlier task may have ended past its point of no return.
+        found = match refs.action {
+            Action::MigrationCommit => migration::begun_commit(pool, &name).await.map_err(failed)?,
+            Action::MigrationAbort => migration::begun_abort(pool, &name).await.map_err(failed)?,
+            _ => None,
+        };
+    }
     refs.image_id = found.as_ref().and_then(|found| found.target.id.to_str()).map(str::to_owned);
     if let Some(known) = state.tasks.borrow().find(&refs) {
         return Ok(Answer::body(known));

@@ -487,7 +487,8 @@ async fn attempt(pool: &Pool, refs: &Refs, patience: Patience, progress: &Progre
         }
         // Stock's words for all three.
         Action::MigrationExecute => {
-            (migration::execute(pool, &name, progress).await, "error aborting migration".into())
+            let target = refs.image_id.as_deref();
+            (migration::execute(pool, &name, target, progress).await, "error aborting migration".into())
         }
         Action::MigrationCommit => {
             let target = refs.image_id.as_deref();
