@@ -22,10 +22,11 @@ import harness
 
 #: What gates a change. `NAME:mem` is a suite on OSDs that keep their objects in memory. Those that take longest come first,
 #: so that what runs beside each other ends together.
-GATE = ["test_replication", "test_options", "test_disk", "test_lab", "test_librados", "test_quorum", "test_commands", "test_move",
-        "test_rados", "test_failures", "test_mon_rebuild", "test_devices", "test_lost", "test_thrash", "test_steps",
+GATE = ["test_replication", "test_options", "test_disk", "test_lab", "test_rbd_mirror", "test_librados", "test_quorum", "test_commands",
+        "test_move", "test_rados", "test_failures", "test_mon_rebuild", "test_devices", "test_lost", "test_thrash", "test_steps",
         "test_rolling", "test_store_pg", "test_quorum_cuts", "test_migration", "test_kills", "test_encryption",
-        "test_scrub", "test_rbd", "test_librbd", "test_rbd_faults", "test_rbd_tasks", "test_rbd_mirror", "test_rbd_figures", "test_kernel", "test_snapshots", "test_copy_reads", "test_hosts",
+        "test_scrub", "test_rbd", "test_librbd", "test_rbd_faults", "test_rbd_tasks", "test_rbd_figures", "test_kernel",
+        "test_snapshots", "test_copy_reads", "test_hosts",
         "test_proxmox", "test_cinder", "test_ceph_csi", "test_go_ceph_rbd",
         "test_rados:mem", "test_caps", "test_cuts", "test_hangs", "test_shoal_client", "test_hostile", "test_death",
         "test_memory", "test_crash", "test_signals", "test_metrics", "test_restart",
