@@ -111,7 +111,7 @@ impl Disk {
             deferred_write_bytes_max: None,
             deferred_bytes_max: 256 << 10,
             place_blocks_max: 64,
-            place_writes_max: 4,
+            place_writes_max: 64,
             batch_bytes_max: 64 << 10,
             log_bytes_max: one_of(&mut dice, &[256 << 10, 1 << 20]) as u64,
             recent_bytes_max: 32 << 10,
