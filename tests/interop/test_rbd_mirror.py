@@ -7,7 +7,6 @@ import unittest
 from pathlib import Path
 
 import harness
-import stock_cluster
 from harness import eventually
 from test_rbd_tasks import POOL, TaskTest
 
@@ -41,10 +40,6 @@ MIGRATION_REFUSALS = [
 
 
 class Story(TaskTest):
-    @classmethod
-    def make_cluster(cls):
-        return stock_cluster.StockCluster() if harness.STOCK else super().make_cluster()
-
     def refused(self, *command):
         told = self.ask(*command, check=False)
         return told.code, told.errors.strip().partition(": ")[2]
@@ -130,10 +125,7 @@ class Schedules(Story):
         self.rbd("mirror", "image", "demote", f"{POOL}/demoted")
         # Without a peer no snapshot is made.
         peer = self.rbd("mirror", "pool", "peer", "add", POOL, "client.remote@elsewhere").text.strip()
-        owner = self.client.spawn("rbd", "bench", "--io-type", "write", "--io-size", "4K", "--io-total", "100G", "--io-threads", "1",
-                                  f"{POOL}/busy")
-        try:
-            eventually(lambda: self.rbd("lock", "list", f"{POOL}/busy", "--format", "json").json, 30)
+        with self.owner(f"{POOL}/busy") as owner:
             before = {name: self.last(name) for name in ("idle", "busy", "lockless", "demoted")}
             for name in ("busy", "idle", "lockless"):
                 with self.subTest(name):
@@ -144,9 +136,6 @@ class Schedules(Story):
                     state = f"rbd_mirror_snapshot.{self.info(f'{POOL}/{name}')['id']}.{made['id']}.0"
                     self.assertIn(state, self.objects())
             self.assertIsNone(owner.poll(), "the owner of the lock goes on")
-        finally:
-            owner.kill()
-            owner.wait()
         self.check_snapshot("idle", idle)
         self.keeps_as_many_as_set("idle", idle, peer)
         self.assertEqual(self.last("demoted"), before["demoted"], "it is another cluster's to snapshot")
@@ -301,32 +290,29 @@ class Migrations(Story):
         """The target is in use by a client that holds its lock. That client copies."""
         self.filled(f"{POOL}/used", 1, "--object-size", "64K")
         self.rbd("migration", "prepare", f"{POOL}/used", f"{OTHER}/used")
-        owner = self.client.spawn("rbd", "bench", "--io-type", "write", "--io-size", "4K", "--io-total", "100G", "--io-threads", "1",
-                                  f"{OTHER}/used")
-        try:
-            eventually(lambda: self.rbd("lock", "list", f"{OTHER}/used", "--format", "json").json, 30)
+        with self.owner(f"{OTHER}/used") as owner:
             self.wait_done(self.migration("execute", f"{OTHER}/used")["id"])
             self.assertIsNone(owner.poll(), "the owner goes on")
-        finally:
-            owner.kill()
-            owner.wait()
         self.assertEqual(self.state(f"{OTHER}/used"), "executed")
         before = self.digest(f"{OTHER}/used")
         self.wait_done(self.migration("commit", f"{OTHER}/used")["id"])
         self.assertEqual(self.digest(f"{OTHER}/used"), before)
 
-    def survives_manager(self):
-        """The manager dies in the middle of an execution. Its successor finishes it."""
-        self.filled(f"{POOL}/large", self.LARGE_MIB, "--object-size", "4K")
-        before = self.digest(f"{POOL}/large")
-        self.rbd("migration", "prepare", f"{POOL}/large", f"{OTHER}/large")
-        task = self.migration("execute", f"{OTHER}/large")["id"]
+    def successor_finishes(self, task):
+        """The manager dies in the middle of a task that is under way."""
         eventually(lambda: any(shown.get("progress", 0) > 0.05 for shown in self.tasks()), 30, every=0.02)
         self.cluster.kill(self.manager)
         self.cluster.start_daemon(self.manager)
         self.assertEqual([shown["id"] for shown in self.tasks()], [task], "the task was under way")
         self.wait_done(task)
         self.assertEqual(self.completed(task).get("failed", False), False)
+
+    def survives_manager(self):
+        """The manager dies in the middle of an execution. Its successor finishes it."""
+        self.filled(f"{POOL}/large", self.LARGE_MIB, "--object-size", "4K")
+        before = self.digest(f"{POOL}/large")
+        self.rbd("migration", "prepare", f"{POOL}/large", f"{OTHER}/large")
+        self.successor_finishes(self.migration("execute", f"{OTHER}/large")["id"])
         self.assertEqual(self.digest(f"{OTHER}/large"), before)
         self.wait_done(self.migration("commit", f"{OTHER}/large")["id"])
         self.assertEqual(self.digest(f"{OTHER}/large"), before)
@@ -339,13 +325,7 @@ class Migrations(Story):
         self.wait_done(self.migration("execute", f"{OTHER}/returning")["id"])
         self.write(f"{OTHER}/returning")
         before, target_id = self.digest(f"{OTHER}/returning"), self.info(f"{OTHER}/returning")["id"]
-        task = self.migration("abort", f"{OTHER}/returning")["id"]
-        eventually(lambda: any(shown.get("progress", 0) > 0.05 for shown in self.tasks()), 30, every=0.02)
-        self.cluster.kill(self.manager)
-        self.cluster.start_daemon(self.manager)
-        self.assertEqual([shown["id"] for shown in self.tasks()], [task], "the task was under way")
-        self.wait_done(task)
-        self.assertEqual(self.completed(task).get("failed", False), False)
+        self.successor_finishes(self.migration("abort", f"{OTHER}/returning")["id"])
         self.assertEqual((self.info(f"{POOL}/returning")["id"], self.digest(f"{POOL}/returning")), (source_id, before))
         self.assertEqual(self.all_objects(target_id), [])
         self.assertEqual(self.rbd("trash", "ls", "--all", POOL, "--format", "json").json, [])

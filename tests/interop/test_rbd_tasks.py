@@ -1,6 +1,7 @@
 """The manager's work on block images: tasks that flatten and remove, purges of the trash at their times. One story; with --stock on
 stock's daemons of 16.2. Contents are compared byte by byte, and after all removals no object of an image is left. With --long clones
 of all shapes are flattened too. A second story has three monitors: the manager that flattens dies with its monitor."""
+import contextlib
 import hashlib
 import os
 import time
@@ -40,6 +41,10 @@ class TaskTest(ClusterTest):
     """Images, and tasks on them."""
 
     @classmethod
+    def make_cluster(cls):
+        return stock_cluster.StockCluster() if harness.STOCK else super().make_cluster()
+
+    @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.client.ceph("osd", "pool", "create", POOL, "8")
@@ -48,6 +53,17 @@ class TaskTest(ClusterTest):
 
     def rbd(self, *args, **how):
         return self.client.run("rbd", *args, **how)
+
+    @contextlib.contextmanager
+    def owner(self, spec):
+        """A client that writes to an image all the time, and so has its lock."""
+        process = self.client.spawn("rbd", "bench", "--io-type", "write", "--io-size", "4K", "--io-total", "100G", "--io-threads", "1", spec)
+        try:
+            eventually(lambda: self.rbd("lock", "list", spec, "--format", "json").json, 30)
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
     def ask(self, *args, check=True):
         """A command of the module, which is not ready for a moment after the manager's start."""
@@ -110,10 +126,6 @@ class TaskTest(ClusterTest):
 
 
 class Tasks(TaskTest):
-    @classmethod
-    def make_cluster(cls):
-        return stock_cluster.StockCluster() if harness.STOCK else super().make_cluster()
-
     def flattens(self):
         self.rbd("clone", f"{POOL}/parent@s", f"{POOL}/clone")
         self.write(f"{POOL}/clone")
@@ -141,10 +153,7 @@ class Tasks(TaskTest):
     def flattens_for_owner(self):
         """The image is in use by a client that holds its lock. That client does the work."""
         self.rbd("clone", f"{POOL}/parent@s", f"{POOL}/used")
-        owner = self.client.spawn("rbd", "bench", "--io-type", "write", "--io-size", "4K", "--io-total", "100G", "--io-threads", "1",
-                                  f"{POOL}/used")
-        try:
-            eventually(lambda: self.rbd("lock", "list", f"{POOL}/used", "--format", "json").json, 30)
+        with self.owner(f"{POOL}/used") as owner:
             self.wait_done(self.task("flatten", f"{POOL}/used")["id"])
             self.assertIsNone(owner.poll(), "the owner goes on")
             self.assertNotIn("parent", self.info(f"{POOL}/used"))
@@ -159,9 +168,6 @@ class Tasks(TaskTest):
             # Stock takes the lock from the owner before it looks for watchers, and the owner's writes fail with EROFS.
             if not harness.STOCK:
                 self.assertIsNone(owner.poll(), "the owner goes on")
-        finally:
-            owner.kill()
-            owner.wait()
 
     def flattens_all_shapes(self):
         """Clones with stripes, a data pool, a namespace, another size, no lock, and a parent that is a clone."""

@@ -11,8 +11,7 @@ use crate::image::{
 };
 use crate::layout::ImageExtent;
 use crate::lock::Lock;
-use crate::notices::Notice;
-use crate::pool::{Errno, Nothing, Pool};
+use crate::pool::{Errno, Nothing};
 use crate::progress::Progress;
 use crate::remove::SIDE_BY_SIDE_MAX;
 use bytes::Bytes;
@@ -23,21 +22,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
+use wire::types::SnapId;
 use wire::types::cls::rbd::NO_SNAP;
-use wire::types::{Name, SnapId};
 
 /// A clone of a clone and so on, at most.
 const ANCESTORS_MAX: u32 = 64;
-
-/// Tells the clients of an image that its header has changed, without a watch of it.
-pub(crate) fn tell_update(pool: &Pool, header: Name) {
-    pool.cx.send(crate::cx::Request::Notify {
-        object: pool.object(header),
-        payload: Notice::HeaderUpdate.payload(),
-        timeout: Duration::from_secs(5),
-    });
-}
 
 /// Copies objects side by side. False if another client wants the lock: the rest is left.
 pub(crate) async fn copy_objects<F: Future<Output = Result<(), Errno>>>(

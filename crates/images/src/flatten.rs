@@ -7,10 +7,10 @@
 //! here gives way when a client asks for the lock, and goes on by asking that client.
 
 use crate::children;
-use crate::copying::{copy_objects, is_present, read, tell_update, write_absent};
+use crate::copying::{copy_objects, is_present, read, write_absent};
 use crate::image::{DEEP_FLATTEN, EXCLUSIVE_LOCK, Image, ObjectMap, Shared, id_of};
-use crate::lock::{Access, Lock};
-use crate::notices::OwnerRequest;
+use crate::lock::{Access, Lock, tell};
+use crate::notices::{Notice, OwnerRequest};
 use crate::owner;
 use crate::pool::{Errno, Nothing, Pool};
 use crate::progress::Progress;
@@ -100,7 +100,7 @@ async fn own_flatten(image: &Image, lock: Option<&Lock>, progress: &Progress) ->
     image.pool.call(image.header(), "parent_detach", &Nothing).await?;
     match lock {
         Some(lock) => lock.watch.tell_update(),
-        None => tell_update(&image.pool, image.header()),
+        None => tell(&image.pool, image.header(), Notice::HeaderUpdate),
     }
     Ok(true)
 }

@@ -82,9 +82,7 @@ impl HeaderWatch {
     }
 
     fn tell(&self, notice: Notice) {
-        let object = self.pool.object(self.header.clone());
-        let payload = notice.payload();
-        self.cx().send(Request::Notify { object, payload, timeout: NOTIFY_TIMEOUT });
+        tell(&self.pool, self.header.clone(), notice);
     }
 
     /// Tells the clients of the image that the header has changed.
@@ -111,17 +109,14 @@ impl HeaderWatch {
 
     /// Watchers of the header but this one.
     pub(crate) async fn others(&self) -> Result<Vec<WatchItem>, Errno> {
-        let mut all = self.pool.watchers(self.header.clone()).await?.entries;
-        all.retain(|watcher| !self.is_own(watcher));
-        Ok(all)
+        Ok(self.others_and_own().await?.0)
     }
 
-    /// Watchers of the header but this one, and this client's address as the OSD knows it. `ENOTCONN` if the watch is lost.
-    async fn others_and_own_address(&self) -> Result<(Vec<WatchItem>, EntityAddr), Errno> {
-        let mut all = self.pool.watchers(self.header.clone()).await?.entries;
-        let own = all.iter().find(|watcher| self.is_own(watcher)).map(|watcher| watcher.addr);
-        all.retain(|watcher| !self.is_own(watcher));
-        Ok((all, own.ok_or(ENOTCONN)?))
+    /// Watchers of the header but this one, and this one as the OSD knows it, unless it is lost.
+    async fn others_and_own(&self) -> Result<(Vec<WatchItem>, Option<WatchItem>), Errno> {
+        let all = self.pool.watchers(self.header.clone()).await?.entries;
+        let (mut own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|watcher| self.is_own(watcher));
+        Ok((others, own.pop()))
     }
 }
 
@@ -131,6 +126,12 @@ impl Drop for HeaderWatch {
         self.take(|_| Bytes::new());
         self.cx().unwatch(self.watch);
     }
+}
+
+/// Tells the clients of an image, without a watch of it.
+pub(crate) fn tell(pool: &Pool, header: Name, notice: Notice) {
+    let (object, payload) = (pool.object(header), notice.payload());
+    pool.cx.send(Request::Notify { object, payload, timeout: NOTIFY_TIMEOUT });
 }
 
 /// A hold on an image: other clients see that it is in use.
@@ -196,8 +197,9 @@ impl Lock {
             let Some(handle) = handle.filter(|_| info.tag == *TAG && info.kind.is_exclusive()) else {
                 return Err(errno::EBUSY);
             };
-            let (others, own) = watch.others_and_own_address().await?;
-            match Owner::of(handle, &held.addr, &others, &own) {
+            let (others, own) = watch.others_and_own().await?;
+            let own = own.ok_or(ENOTCONN)?;
+            match Owner::of(handle, &held.addr, &others, &own.addr) {
                 Owner::Live => return Ok(Access::OwnedByOther(watch)),
                 // Its watch may be lost, and a procedure of this client not have found out yet.
                 Owner::Own if handle != watch.cookie && pool.cx.has_watch(handle) => {

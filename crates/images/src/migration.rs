@@ -26,12 +26,12 @@ use crate::image::{
     DIRECTORY, EXCLUSIVE_LOCK, Image, JOURNALING, OBJECT_MAP, ObjectMap, header_object, id_object, id_of,
 };
 use crate::layout::ImageExtent;
-use crate::lock::{Access, Lock};
-use crate::notices::OwnerRequest;
+use crate::lock::{Access, Lock, tell};
+use crate::notices::{Notice, OwnerRequest};
 use crate::owner;
 use crate::pool::{Errno, Nothing, Pool, image_pools, may_be_gone};
 use crate::progress::Progress;
-use crate::remove::{self, Patience, Removable, prepare_migrating, prepare_sealed};
+use crate::remove::{self, Kind, Patience, Removable};
 use crate::trash;
 use bytes::{Bytes, BytesMut};
 use client::{Operation, ReadOps, WriteOps};
@@ -79,7 +79,7 @@ impl Side {
 
     /// Tells the clients of the image that its header has changed.
     fn tell_update(&self) {
-        copying::tell_update(&self.pool, self.header());
+        tell(&self.pool, self.header(), Notice::HeaderUpdate);
     }
 }
 
@@ -189,16 +189,27 @@ async fn find_remnant(
     is_wanted: impl Fn(&Migration) -> bool,
 ) -> Result<Option<Migration>, Errno> {
     for (id, _) in image_pools(&pool.cx) {
-        let pool = pool.in_pool(id).in_namespace("");
-        for namespace in [Name::EMPTY].into_iter().chain(pool.namespaces().await?) {
-            let pool = pool.in_namespace(namespace);
-            for (id, name) in trash::migrating(&pool).await? {
-                match Migration::of_source(Side { pool: pool.clone(), id, name }).await {
-                    Ok(migration) if is_wanted(&migration) => return Ok(Some(migration)),
-                    Ok(_) | Err(errno::EINVAL | errno::ENOENT) => {}
-                    Err(error) => return Err(error),
-                }
+        for pool in pool.in_pool(id).with_namespaces().await? {
+            let sources = trash::migrating(&pool).await?;
+            if let Some(found) = find_among(&pool, sources, &is_wanted).await? {
+                return Ok(Some(found));
             }
+        }
+    }
+    Ok(None)
+}
+
+/// The first migration that is wanted, of images of which some are sources.
+async fn find_among(
+    pool: &Pool,
+    images: impl IntoIterator<Item = (Name, Name)>,
+    is_wanted: impl Fn(&Migration) -> bool,
+) -> Result<Option<Migration>, Errno> {
+    for (id, name) in images {
+        match Migration::of_source(Side { pool: pool.clone(), id, name }).await {
+            Ok(migration) if is_wanted(&migration) => return Ok(Some(migration)),
+            Ok(_) | Err(errno::EINVAL | errno::ENOENT) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(None)
@@ -218,23 +229,17 @@ async fn find_of_task(pool: &Pool, name: &Name, target: Option<&str>) -> Result<
 
 /// The same for an abort, of which the source alone may be left, back under its name.
 async fn find_of_abort(pool: &Pool, name: &Name, target: Option<&str>) -> Result<Migration, Errno> {
-    let error = match (find_of_task(pool, name, target).await, target) {
-        (Err(error @ (errno::EINVAL | errno::ENOENT)), Some(_)) => error,
+    let (error, target) = match (find_of_task(pool, name, target).await, target) {
+        (Err(error @ (errno::EINVAL | errno::ENOENT)), Some(target)) => (error, target),
         (other, _) => return other,
     };
+    let is_wanted = |migration: &Migration| migration.target.id == *target;
     for (id, _) in image_pools(&pool.cx) {
-        let pool = pool.in_pool(id).in_namespace("");
-        for namespace in [Name::EMPTY].into_iter().chain(pool.namespaces().await?) {
-            let pool = pool.in_namespace(namespace);
+        for pool in pool.in_pool(id).with_namespaces().await? {
             let listed = pool.names(DIRECTORY, "dir_list", |(name, _): &(Name, Name)| name.clone()).await?;
-            for (name, id) in listed {
-                match Migration::of_source(Side { pool: pool.clone(), id, name }).await {
-                    Ok(migration) if target.is_some_and(|target| migration.target.id == *target) => {
-                        return Ok(migration);
-                    }
-                    Ok(_) | Err(errno::EINVAL | errno::ENOENT) => {}
-                    Err(error) => return Err(error),
-                }
+            let images = listed.into_iter().map(|(name, id)| (id, name));
+            if let Some(found) = find_among(&pool, images, is_wanted).await? {
+                return Ok(found);
             }
         }
     }
@@ -483,7 +488,7 @@ pub(crate) async fn commit(
     }
     check_supported(&migration, false).await?;
     let Migration { source, target, .. } = &migration;
-    let removable = prepare_migrating(&source.pool, &source.id, patience).await?;
+    let removable = remove::prepare(&source.pool, &source.id, patience, Kind::Migrating).await?;
     if let Err(error) = end_migration(&migration, progress).await {
         remove::release(removable).await?;
         return Err(error);
@@ -563,10 +568,11 @@ async fn abort_under(
         Ok(_) | Err(errno::EINVAL) => return Err(errno::EINVAL),
         Err(error) => return Err(error),
     };
-    let prepared = match begun {
-        Abort::Reverted => prepare_sealed(&target.pool, &target.id, patience).await,
-        Abort::Reverting { .. } => prepare_migrating(&target.pool, &target.id, patience).await,
+    let kind = match begun {
+        Abort::Reverted => Kind::Sealed,
+        Abort::Reverting { .. } => Kind::Migrating,
     };
+    let prepared = remove::prepare(&target.pool, &target.id, patience, kind).await;
     if let (Err(errno::EBUSY), Abort::Reverting { .. }, true) = (&prepared, begun, is_sealed) {
         // An earlier attempt ended between the seal and its own failure. Clients that came since wait: they are let in, as if
         // this abort had not begun, and the next attempt begins anew.
@@ -845,8 +851,22 @@ mod tests {
     }
 
     fn abort_with(fake: &mut Fake, name: &'static str, progress: Progress) -> Option<Result<(), Errno>> {
+        abort_of_task(fake, name, None, progress)
+    }
+
+    fn abort_of_task(
+        fake: &mut Fake,
+        name: &'static str,
+        target: Option<&'static str>,
+        progress: Progress,
+    ) -> Option<Result<(), Errno>> {
         let pool = fake.pool();
-        fake.run(async move { abort(&pool, &name.into(), None, Patience::default(), &progress).await })
+        fake.run(async move { abort(&pool, &name.into(), target, Patience::default(), &progress).await })
+    }
+
+    fn execute_it(fake: &mut Fake, target: &'static str) -> Option<Result<(), Errno>> {
+        let pool = fake.pool();
+        fake.run(async move { execute(&pool, &"new".into(), Some(target), &Progress::default()).await })
     }
 
     fn state_of(fake: &Fake, id: &str) -> (u8, String) {
@@ -1053,11 +1073,7 @@ mod tests {
                 assert_eq!((found(&mut fake, false), found(&mut fake, true)), (Some(Ok(None)), t()));
             }
             // The row has the target's id, and the name leads nowhere.
-            let pool = fake.pool();
-            let progress = Progress::default();
-            let resumed = fake.run(async move {
-                abort(&pool, &"new".into(), Some("t"), Patience::default(), &progress).await
-            });
+            let resumed = abort_of_task(&mut fake, "new", Some("t"), Progress::default());
             assert_eq!(resumed, Some(Ok(())), "{dies_after}");
             assert_aborted(&fake, "is");
         }
@@ -1068,15 +1084,8 @@ mod tests {
         let mut fake = migrating(EXECUTED);
         let progress = Progress::default;
         assert_eq!(commit_of(&mut fake, Some("older"), progress()), Some(Err(errno::EINVAL)));
-        let pool = fake.pool();
-        let aborted = fake.run(async move {
-            abort(&pool, &"new".into(), Some("older"), Patience::default(), &progress()).await
-        });
-        assert_eq!(aborted, Some(Err(errno::EINVAL)));
-        let pool = fake.pool();
-        let executed =
-            fake.run(async move { execute(&pool, &"new".into(), Some("older"), &progress()).await });
-        assert_eq!(executed, Some(Err(errno::EINVAL)));
+        assert_eq!(abort_of_task(&mut fake, "new", Some("older"), progress()), Some(Err(errno::EINVAL)));
+        assert_eq!(execute_it(&mut fake, "older"), Some(Err(errno::EINVAL)));
         assert_eq!(fake.take_log(), [""; 0]);
     }
 
@@ -1084,16 +1093,12 @@ mod tests {
     fn execution_that_was_interrupted_ends_in_target_too() {
         let mut fake = migrating(EXECUTING);
         fake.dies_after = Some("s state 4");
-        let execute_it = |fake: &mut Fake| {
-            let pool = fake.pool();
-            fake.run(async move { execute(&pool, &"new".into(), Some("t"), &Progress::default()).await })
-        };
-        assert_eq!(execute_it(&mut fake), None);
+        assert_eq!(execute_it(&mut fake, "t"), None);
         assert_eq!((state_of(&fake, "s").0, state_of(&fake, "t").0), (EXECUTED, EXECUTING));
-        assert_eq!(execute_it(&mut fake), Some(Ok(())));
+        assert_eq!(execute_it(&mut fake, "t"), Some(Ok(())));
         assert_eq!(state_of(&fake, "t").0, EXECUTED);
         fake.take_log();
-        assert_eq!(execute_it(&mut fake), Some(Ok(())));
+        assert_eq!(execute_it(&mut fake, "t"), Some(Ok(())));
         assert_eq!(fake.take_log(), [""; 0]);
     }
 

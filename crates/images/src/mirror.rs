@@ -141,6 +141,14 @@ pub(crate) struct Stay {
     pub why: Errno,
 }
 
+/// An image with the peers that get its snapshots, each at most so many.
+struct Mirrored<'a> {
+    pool: &'a Pool,
+    id: &'a Name,
+    peers: &'a BTreeSet<Name>,
+    snapshots_max: u64,
+}
+
 /// Makes a mirror snapshot of an image, and ends those beyond `snapshots_max` for each peer. Nothing happens to an image that is no
 /// longer this cluster's to snapshot. [`NO_PEER`] without a peer. An error means that there is no new snapshot.
 pub(crate) async fn take_snapshot(pool: &Pool, id: &Name, snapshots_max: u64) -> Result<Vec<Stay>, Errno> {
@@ -152,6 +160,7 @@ pub(crate) async fn take_snapshot(pool: &Pool, id: &Name, snapshots_max: u64) ->
     if peers.is_empty() {
         return Err(NO_PEER);
     }
+    let of = Mirrored { pool, id, peers: &peers, snapshots_max };
     let own = [".mirror.primary.", mirrored.global_id.to_str().unwrap_or_default(), "."].concat();
     let name = Name::from(own + &pool.cx.new_uuid().to_string());
     let namespace = SnapshotNamespace::Mirror(MirrorNamespace {
@@ -166,12 +175,11 @@ pub(crate) async fn take_snapshot(pool: &Pool, id: &Name, snapshots_max: u64) ->
         }
         if !image.has(EXCLUSIVE_LOCK) {
             let watch = HeaderWatch::start(pool, id).await?;
-            return own_snapshot(&watch, pool, id, &name, &namespace, &peers, snapshots_max).await;
+            return own_snapshot(&of, &watch, &name, &namespace).await;
         }
         match Lock::acquire(pool, id).await? {
             Access::Owner(lock) => {
-                let made =
-                    own_snapshot(&lock.watch, pool, id, &name, &namespace, &peers, snapshots_max).await;
+                let made = own_snapshot(&of, &lock.watch, &name, &namespace).await;
                 lock.release().await?;
                 return made;
             }
@@ -180,7 +188,7 @@ pub(crate) async fn take_snapshot(pool: &Pool, id: &Name, snapshots_max: u64) ->
                 match owner::ask(pool, &watch, &asked, &Progress::default()).await {
                     // An earlier request has made it.
                     Ok(true) | Err(errno::EEXIST) => {
-                        return Ok(end_older(&watch, Some(&watch), pool, id, &peers, snapshots_max).await);
+                        return Ok(end_older(&of, &watch, Some(&watch)).await);
                     }
                     Ok(false) => {}
                     Err(error) => return Err(error),
@@ -194,16 +202,13 @@ pub(crate) async fn take_snapshot(pool: &Pool, id: &Name, snapshots_max: u64) ->
 
 /// A snapshot by this client, which has the lock of an image with one.
 async fn own_snapshot(
+    of: &Mirrored<'_>,
     watch: &HeaderWatch,
-    pool: &Pool,
-    id: &Name,
     name: &Name,
     namespace: &SnapshotNamespace,
-    peers: &BTreeSet<Name>,
-    snapshots_max: u64,
 ) -> Result<Vec<Stay>, Errno> {
     // The header as it is under the lock.
-    let image = Image::open(pool, id).await?;
+    let image = Image::open(of.pool, of.id).await?;
     if image.has(JOURNALING) {
         return Err(errno::EOPNOTSUPP);
     }
@@ -218,7 +223,7 @@ async fn own_snapshot(
             .await?;
         watch.tell_update();
     }
-    Ok(end_older(watch, None, pool, id, peers, snapshots_max).await)
+    Ok(end_older(of, watch, None).await)
 }
 
 /// The description of an image that a peer needs to make its copy alike.
@@ -366,21 +371,14 @@ fn surplus(snapshots: &[SnapshotInfo], stay: &[Stay], peers: &BTreeSet<Name>, ma
 
 /// Ends older snapshots. The owner of the lock removes them, where another client is it. Those that cannot end stay, and the others
 /// end all the same.
-async fn end_older(
-    watch: &HeaderWatch,
-    owner: Option<&HeaderWatch>,
-    pool: &Pool,
-    id: &Name,
-    peers: &BTreeSet<Name>,
-    snapshots_max: u64,
-) -> Vec<Stay> {
+async fn end_older(of: &Mirrored<'_>, watch: &HeaderWatch, owner: Option<&HeaderWatch>) -> Vec<Stay> {
     let mut stay = Vec::new();
     for _ in 0..ENDS_MAX {
         let next = async {
             watch.check()?;
-            let image = Image::open(pool, id).await?;
+            let image = Image::open(of.pool, of.id).await?;
             let snapshots = snapshots::all(&image).await?;
-            let next = surplus(&snapshots, &stay, peers, snapshots_max);
+            let next = surplus(&snapshots, &stay, of.peers, of.snapshots_max);
             Ok::<_, Errno>(next.map(|step| (image, snapshots, step)))
         };
         let (image, snapshots, step) = match next.await {

@@ -245,6 +245,12 @@ struct Part {
     stale: Vec<Bytes>,
 }
 
+/// The entries of one pool.
+fn of_pool<T: Clone>(pool: PoolId, all: &BTreeMap<Level, T>) -> impl Iterator<Item = (Level, T)> + '_ {
+    let is_here = move |(level, _): &(&Level, &T)| level.pool == Some(pool);
+    all.iter().filter(is_here).map(|(level, known)| (level.clone(), known.clone()))
+}
+
 async fn try_refresh(plan: &SharedPlan, cx: &Cx) -> bool {
     let (changes, purpose) = {
         let mut plan = plan.borrow_mut();
@@ -267,13 +273,9 @@ async fn try_refresh(plan: &SharedPlan, cx: &Cx) -> bool {
                 cx.warn(format!("schedules of pool {name} cannot be read: {}", errors::text(error)));
                 // Those that were known hold on.
                 let plan = plan.borrow();
-                let is_here = |level: &Level| level.pool == Some(id);
-                let known = plan.schedules.iter().filter(|(level, _)| is_here(level));
-                whole.schedules.extend(known.map(|(level, schedule)| (level.clone(), schedule.clone())));
-                let known = plan.places.iter().filter(|(level, _)| is_here(level));
-                whole.places.extend(known.map(|(level, name)| (level.clone(), name.clone())));
-                let known = plan.names.iter().filter(|(level, _)| is_here(level));
-                whole.names.extend(known.map(|(level, name)| (level.clone(), name.clone())));
+                whole.schedules.extend(of_pool(id, &plan.schedules));
+                whole.places.extend(of_pool(id, &plan.places));
+                whole.names.extend(of_pool(id, &plan.names));
             }
         }
     }

@@ -202,6 +202,12 @@ impl Pool {
     pub(crate) async fn namespaces(&self) -> Result<Vec<Name>, Errno> {
         self.in_namespace("").names("rbd_namespace", "namespace_list", Name::clone).await
     }
+
+    /// All namespaces of the pool that hold images, the nameless one first.
+    pub(crate) async fn with_namespaces(&self) -> Result<Vec<Pool>, Errno> {
+        let named = self.namespaces().await?;
+        Ok([Name::EMPTY].into_iter().chain(named).map(|namespace| self.in_namespace(namespace)).collect())
+    }
 }
 
 pub(crate) fn decoded<T: Decode>(reply: &Reply, step: usize) -> Result<T, Errno> {

@@ -46,33 +46,13 @@ pub(crate) struct Removable {
     hold: Hold,
 }
 
-/// The image if it has a header and nothing stands against its removal.
-async fn prepare(pool: &Pool, id: &Name, patience: Patience) -> Result<Option<Removable>, Errno> {
-    prepare_any(pool, id, patience, Kind::Plain).await
-}
-
-/// The same for an image of a migration.
-pub(crate) async fn prepare_migrating(
-    pool: &Pool,
-    id: &Name,
-    patience: Patience,
-) -> Result<Option<Removable>, Errno> {
-    prepare_any(pool, id, patience, Kind::Migrating).await
-}
-
-/// The same for an image that a client has not opened since it was sealed: watchers are clients that wait for the end of the seal.
-pub(crate) async fn prepare_sealed(
-    pool: &Pool,
-    id: &Name,
-    patience: Patience,
-) -> Result<Option<Removable>, Errno> {
-    prepare_any(pool, id, patience, Kind::Sealed).await
-}
-
+/// Kinds of images that are removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Plain,
+    /// An image of a migration.
     Migrating,
+    /// A migration's target that no client has opened since it was sealed: its watchers wait for the end of the seal.
     Sealed,
 }
 
@@ -89,7 +69,8 @@ pub(crate) async fn acquire_patiently(pool: &Pool, id: &Name, patience: Patience
     }
 }
 
-async fn prepare_any(
+/// The image if it has a header and nothing stands against its removal.
+pub(crate) async fn prepare(
     pool: &Pool,
     id: &Name,
     patience: Patience,
@@ -101,7 +82,8 @@ async fn prepare_any(
             Err(errno::ENOENT) => return Ok(None),
             other => other?,
         };
-        if !(kind != Kind::Plain && image.has(MIGRATING)) && unsupported(&image).await?.is_some() {
+        let is_expected = kind != Kind::Plain && image.has(MIGRATING);
+        if !is_expected && unsupported(&image).await?.is_some() {
             return Err(errno::EOPNOTSUPP);
         }
         if !image.snaps.is_empty() {
@@ -211,7 +193,7 @@ pub(crate) async fn remove_by_id(
     patience: Patience,
     progress: &Progress,
 ) -> Result<(), Errno> {
-    let removable = prepare(pool, id, patience).await?;
+    let removable = prepare(pool, id, patience, Kind::Plain).await?;
     carry_out(removable, pool, id, progress).await
 }
 
@@ -251,7 +233,7 @@ pub(crate) async fn remove(
         },
         Err(error) => return Err(error),
     };
-    let prepared = prepare(pool, &id, patience).await?;
+    let prepared = prepare(pool, &id, patience, Kind::Plain).await?;
     if let Err(error) = trash::put_for_removal(pool, &id, name).await {
         release(prepared).await?;
         return Err(error);

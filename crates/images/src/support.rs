@@ -378,9 +378,8 @@ async fn try_load(state: &State, cx: &Cx) -> Result<(), String> {
     for (id, name) in image_pools(cx) {
         let read = async {
             let pool = Pool::new(cx, id, "").with_timeout(COMMAND_TIMEOUT);
-            let namespaces = pool.namespaces().await?;
-            for namespace in [Name::EMPTY].into_iter().chain(namespaces) {
-                for (key, row) in pool.in_namespace(namespace).omap(tasks::OBJECT).await? {
+            for namespace in pool.with_namespaces().await? {
+                for (key, row) in namespace.omap(tasks::OBJECT).await? {
                     if !state.tasks.borrow_mut().load(&row) {
                         let key = key.escape_ascii();
                         cx.warn(format!(

@@ -67,8 +67,6 @@ const SOMEWHAT_FREE_PARTS: usize = PARTS / 4;
 const ROOMY_FRACTION: u64 = 4;
 /// Zones with much room that are tried for a run.
 const ROOMIEST_TRIED: usize = 4;
-/// Longer small writes fill zones with a run of at least 2^3 blocks before others.
-const FILL_CLASS_MIN: usize = 3;
 /// Large writes use a zone of data before an empty one if its longest run is at least a quarter of a zone.
 const SPREAD_PART_CLASSES: usize = 2;
 /// Blocks of the shortest run that a write is divided into before it takes single free blocks.
@@ -510,16 +508,13 @@ impl Space {
             .find(|id| blocks == 1 || self.longest_of(*id).is_some_and(|longest| longest >= blocks))
     }
 
-    /// A zone of data with some room, an empty zone, or a zone of data with little room.
+    /// A zone of data with the shortest run that is long enough, or an empty zone.
     fn fillable(&mut self, blocks: u64) -> Option<ZoneId> {
-        let sure = sure_class(blocks);
-        let preferred = sure.max(FILL_CLASS_MIN);
-        let found = self.of_classes((Tier::Main, ZoneUse::Data), preferred..CLASSES, blocks);
+        let found = self.of_classes((Tier::Main, ZoneUse::Data), sure_class(blocks)..CLASSES, blocks);
         // An empty zone is for large writes: not while zones that were not read may have room.
         let all_read = self.bitmap_blocks_left > 0;
         found
             .or_else(|| all_read.then(|| self.empty_for_data(blocks)).flatten())
-            .or_else(|| self.of_classes((Tier::Main, ZoneUse::Data), sure..preferred, blocks))
             .or_else(|| self.of_unsure((Tier::Main, ZoneUse::Data), blocks))
             .or_else(|| self.empty_for_data(blocks))
     }

@@ -14,13 +14,13 @@ const VIRTUAL_MAKERS: [&str; 3] = ["QEMU", "VMware", "Msft"];
 /// Devices on devices: partitions of LVM on RAID in a file, and so on.
 const DEPTH_MAX: usize = 16;
 
-/// The kernel's word on a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kernel's word on a disk. A device that is made of several has the last of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rotation {
-    Rotates,
     Static,
     /// Its flag stands for the driver and not for the disk.
     NotTold,
+    Rotates,
 }
 
 /// The operator's word on a disk.
@@ -71,27 +71,14 @@ pub fn of_device(number: u64) -> Rotation {
 
 /// Of the device that this folder of sysfs describes.
 fn of_folder(device: &Path, depth: usize) -> Rotation {
-    let Ok(device) = device.canonicalize() else { return Rotation::Static };
-    // A partition has the queue of its disk.
-    let disk = match device.join("queue").exists() {
-        true => device.as_path(),
-        false => device.parent().unwrap_or(&device),
-    };
+    let Some(disk) = sysfs::disk(device) else { return Rotation::Static };
     let says = std::fs::read_to_string(disk.join("queue/rotational"));
     if !says.is_ok_and(|text| text.trim() == "1") {
         return Rotation::Static;
     }
-    // A device made of others has the flag of any of them that is set.
-    let below = if depth < DEPTH_MAX { below(disk) } else { Vec::new() };
-    if below.is_empty() {
-        return if is_virtual(disk) { Rotation::NotTold } else { Rotation::Rotates };
-    }
-    let all = below.iter().map(|folder| of_folder(folder, depth + 1));
-    all.fold(Rotation::Static, |found, next| match (found, next) {
-        (Rotation::Rotates, _) | (_, Rotation::Rotates) => Rotation::Rotates,
-        (Rotation::NotTold, _) | (_, Rotation::NotTold) => Rotation::NotTold,
-        _ => Rotation::Static,
-    })
+    let below = if depth < DEPTH_MAX { below(&disk) } else { Vec::new() };
+    let own = if is_virtual(&disk) { Rotation::NotTold } else { Rotation::Rotates };
+    below.iter().map(|folder| of_folder(folder, depth + 1)).max().unwrap_or(own)
 }
 
 /// True if a hypervisor makes the disk.
